@@ -1,0 +1,40 @@
+/**
+ * - `unknown_model`: no such key in the catalog.
+ * - `unsupported_operation`: no candidate's profile offers it.
+ * - `unavailable`: the model exists, none of its candidates is live.
+ * - `capacity_exhausted`: every live candidate is full.
+ * - `draining`: the Edge is shutting down; retry elsewhere or later.
+ * - `cancelled`: withdrawn by the caller.
+ * - `invalid_config`: what was given to `createEdge` contradicts itself; the message names the key.
+ * - `internal`: a fault of ours.
+ */
+export type EdgeErrorCode =
+  | "unknown_model"
+  | "unsupported_operation"
+  | "unavailable"
+  | "capacity_exhausted"
+  | "draining"
+  | "cancelled"
+  | "invalid_config"
+  | "internal";
+
+/** The one error class of the Edge; switch on `code`. Messages never hold prompts, completions or credentials. */
+export class EdgeError extends Error {
+  override readonly name = "EdgeError";
+  readonly code: EdgeErrorCode;
+
+  constructor(code: EdgeErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+
+  /** True for an EdgeError of any copy of this package. */
+  static is(error: unknown): error is EdgeError {
+    return (
+      error instanceof Error &&
+      error.name === "EdgeError" &&
+      "code" in error &&
+      typeof error.code === "string"
+    );
+  }
+}

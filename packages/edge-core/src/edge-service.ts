@@ -1,0 +1,85 @@
+import type { EdgeSnapshot } from "./snapshot.ts";
+
+/** HTTP headers in order, repeats kept. */
+export type HeaderList = ReadonlyArray<readonly [name: string, value: string]>;
+
+/** Token counts as the provider reported them; what it did not report is absent. Input includes cached, output includes reasoning. */
+export interface Usage {
+  readonly inputTokens?: number;
+  readonly outputTokens?: number;
+  readonly reasoningTokens?: number;
+  readonly cachedInputTokens?: number;
+  readonly partial?: boolean;
+}
+
+/** Who really served a request. Edge-local: nothing of it is on the wire (spec F12). */
+export interface RunDispatch {
+  readonly nodeId: string;
+  readonly providerId: string;
+  /** Model name that the provider serves. */
+  readonly target: string;
+  /** The effective policy of the provider's configuration. */
+  readonly usageAttribution: string;
+}
+
+/**
+ * One piece of a tunnelled response, in the order of spec rule 5: `start` once and first, `body` any
+ * number, then exactly one of `end` or `error`. `usage` is an observation, never part of the body.
+ */
+export type TunnelFrame =
+  | { readonly kind: "start"; readonly status: number; readonly headers: HeaderList }
+  | { readonly kind: "body"; readonly body: Uint8Array }
+  | { readonly kind: "usage"; readonly usage: Usage }
+  | { readonly kind: "end" }
+  /** `code` is the Node's or the Edge's; nothing follows. */
+  | { readonly kind: "error"; readonly code: string; readonly message: string };
+
+/**
+ * A tunnelled response. Iterate it once. Asking for the next frame says that the one before has been
+ * taken: that is what returns its flow-control credit, so a consumer that stops asking stalls only
+ * its own stream. Returning early (`break`) cancels the work at the provider. Never throws: whatever
+ * happens, the last frame is the one `end` or `error`.
+ */
+export interface ProviderTunnel extends AsyncIterable<TunnelFrame> {
+  readonly dispatch: RunDispatch;
+  /** Stops the work at the provider; harmless when over. */
+  cancel(reason: string): void;
+}
+
+/** A request for a raw exchange with a provider of `model`. */
+export interface TunnelSubmission {
+  /** Key in the model catalog. */
+  readonly model: string;
+  /** `chat_completions`, `models`, …: the profile has its path. */
+  readonly operation: string;
+  readonly method?: string;
+  /** End-to-end headers for the provider, without the caller's credentials. */
+  readonly headers?: HeaderList;
+  /** The body for the selected served target, as chunks; called once the provider is selected, never sent anywhere else. */
+  readonly buildBody: (target: string) => readonly Uint8Array[];
+  /** Who asks; for attribution. */
+  readonly principal?: string;
+  /** Withdraws the request at any stage. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A model that callers can name. */
+export interface ModelInfo {
+  readonly key: string;
+  readonly candidates: number;
+  /** Candidates that can be dispatched to now. */
+  readonly live: number;
+}
+
+/** What the HTTP surfaces need of an Edge. */
+export interface EdgeService {
+  /**
+   * Selects a provider and opens the tunnel.
+   * @throws EdgeError `unknown_model`, `unsupported_operation`, `unavailable` (no live candidate),
+   *   `capacity_exhausted`, `draining`, `cancelled`.
+   */
+  submitProviderTunnel(submission: TunnelSubmission): Promise<ProviderTunnel>;
+  /** All configured models, in the order of the configuration. */
+  models(): readonly ModelInfo[];
+  snapshot(): EdgeSnapshot;
+}

@@ -1,0 +1,36 @@
+/** What an Edge knows of itself at one moment; the admin API's `GET /api/snapshot`, field for field. Holds no content and no secret. */
+export interface EdgeSnapshot {
+  readonly edge: { readonly name: string; readonly mode: "legacy" | "managed"; readonly uptime_sec: number };
+  readonly nodes: readonly NodeSnapshot[];
+  readonly models: readonly ModelSnapshot[];
+  /** Open streams over all connections. */
+  readonly streams: number;
+}
+
+/** A configured node; never missing, connected or not (spec rule 4). */
+export interface NodeSnapshot {
+  readonly name: string;
+  readonly connected: boolean;
+  /** ISO 8601; only while connected. */
+  readonly ready_since?: string;
+  readonly providers: readonly ProviderSnapshot[];
+}
+
+export interface ProviderSnapshot {
+  readonly id: string;
+  readonly adapter: string;
+  readonly status: "available" | "unavailable";
+  readonly health: "ok" | "degraded" | "offline";
+  /** Why it is not ok, for people. */
+  readonly reason?: string;
+  readonly capacity: { readonly configured: number; readonly effective: number };
+  readonly in_flight: { readonly normal: number; readonly long: number };
+  readonly quarantined: number;
+}
+
+export interface ModelSnapshot {
+  readonly key: string;
+  readonly waiting: number;
+  readonly candidates: number;
+  readonly live: number;
+}
