@@ -1,0 +1,124 @@
+import type { Clock, Timer } from "./clock.ts";
+
+/** Both in milliseconds; the wait counts from the last received byte. */
+export interface HeartbeatSettings {
+  readonly intervalMs: number;
+  readonly waitMs: number;
+}
+
+/** Spec rule 22. */
+export const DEFAULT_HEARTBEAT: HeartbeatSettings = { intervalMs: 2_000, waitMs: 5_000 };
+
+/** A wall clock this far ahead of the monotonic one says that the machine slept, in milliseconds. */
+const SLEPT_MS = 5_000;
+/** How long a peer has to answer after a sleep, in milliseconds. */
+const PROBE_MS = 2_000;
+
+/**
+ * Says `dead` when nothing has come for the agreed time. Any received byte is a sign of life; what was sent
+ * is none. A process that was stalled itself must not blame its peer: before giving up it lets the
+ * input that is already waiting be read.
+ */
+export class Heartbeat {
+  #settings: HeartbeatSettings;
+  readonly #clock: Clock;
+  readonly #ping: (sequence: number) => void;
+  readonly #dead: () => void;
+  #sequence = 0;
+  #sentAt = 0;
+  #received: number;
+  #deadline: Timer | undefined;
+  #beat: Timer | undefined;
+  #wallAhead: number;
+  #stopped = false;
+  /** Round trip of the last answered ping, in milliseconds. */
+  roundTripMs: number | undefined;
+
+  /** Starts at once. `ping` sends one; `dead` is called at most once. */
+  constructor(options: {
+    readonly settings: HeartbeatSettings;
+    readonly clock: Clock;
+    readonly ping: (sequence: number) => void;
+    readonly dead: () => void;
+  }) {
+    this.#settings = options.settings;
+    this.#clock = options.clock;
+    this.#ping = options.ping;
+    this.#dead = options.dead;
+    this.#received = this.#clock.now();
+    this.#wallAhead = this.#clock.wallNow() - this.#received;
+    this.#nextBeat();
+    this.#watch(this.#settings.waitMs);
+  }
+
+  /** Takes effect from the next beat. */
+  set settings(settings: HeartbeatSettings) {
+    this.#settings = settings;
+    this.#beat?.cancel();
+    this.#deadline?.cancel();
+    if (this.#stopped) return;
+    this.#nextBeat();
+    this.#watch(Math.max(0, settings.waitMs - this.silentMs));
+  }
+
+  /** Milliseconds since the last byte. */
+  get silentMs(): number {
+    return this.#clock.now() - this.#received;
+  }
+
+  /** A byte came. */
+  received(): void {
+    this.#received = this.#clock.now();
+  }
+
+  /** The answer to a ping came. */
+  acknowledged(sequence: number): void {
+    if (sequence === this.#sequence) this.roundTripMs = this.#clock.now() - this.#sentAt;
+  }
+
+  /** No further call of `ping` or `dead`. Idempotent. */
+  stop(): void {
+    this.#stopped = true;
+    this.#beat?.cancel();
+    this.#deadline?.cancel();
+  }
+
+  #nextBeat(): void {
+    this.#beat = this.#clock.setTimer(() => {
+      if (this.#slept()) {
+        this.#received = this.#clock.now();
+        this.#deadline?.cancel();
+        this.#watch(PROBE_MS, PROBE_MS);
+      }
+      this.#sentAt = this.#clock.now();
+      this.#ping(++this.#sequence);
+      this.#nextBeat();
+    }, this.#settings.intervalMs);
+  }
+
+  #slept(): boolean {
+    const ahead = this.#clock.wallNow() - this.#clock.now();
+    const slept = ahead - this.#wallAhead > SLEPT_MS;
+    this.#wallAhead = ahead;
+    return slept;
+  }
+
+  #watch(delayMs: number, waitMs?: number): void {
+    this.#deadline = this.#clock.setTimer(() => {
+      if (this.#rearm(waitMs)) return;
+      this.#clock.defer(() => {
+        if (this.#stopped || this.#rearm(waitMs)) return;
+        this.stop();
+        this.#dead();
+      });
+    }, delayMs);
+  }
+
+  // After a probe that was answered the ordinary wait counts again.
+  #rearm(waitMs: number | undefined): boolean {
+    const left = (waitMs ?? this.#settings.waitMs) - this.silentMs;
+    if (left <= 0) return false;
+    this.#watch(waitMs === undefined ? left : Math.max(0, this.#settings.waitMs - this.silentMs));
+    return true;
+  }
+}
