@@ -9,7 +9,7 @@ import type { GoAway } from "./gen/iop/runtime_pb.ts";
 import { GoAwayCode, GoAwaySchema } from "./gen/iop/runtime_pb.ts";
 import type { HeartbeatSettings } from "./heartbeat.ts";
 import { DEFAULT_HEARTBEAT, Heartbeat } from "./heartbeat.ts";
-import type { MessageCase, MessageValue, OpeningMessage, SessionMessage } from "./message.ts";
+import type { MessageCase, OpeningMessage, SessionMessage } from "./message.ts";
 import type { MultiplexerCounters } from "./multiplexer.ts";
 import { Multiplexer } from "./multiplexer.ts";
 import type { Connection } from "./transport.ts";
@@ -29,6 +29,8 @@ const GO_AWAY_CODES: Partial<Record<WireErrorCode, GoAwayCode>> = {
   protocol_error: GoAwayCode.PROTOCOL_ERROR,
   flow_control: GoAwayCode.FLOW_CONTROL,
 };
+
+type SessionAnswer<C extends SessionMessage["case"]> = Extract<SessionMessage, { case: C }>;
 
 /** What a session tells its owner. Handlers must not throw. */
 export interface SessionHandlers {
@@ -151,33 +153,33 @@ export class Session {
   }
 
   /**
-   * Sends a message and waits for the next one of case `answer`.
+   * Sends a message and waits for the next one of case `answer`, which it resolves with.
    * @throws WireError `timeout`, or what ended the session; the signal's reason when aborted.
    */
   async request<C extends SessionMessage["case"]>(
     message: SessionMessage,
     answer: C,
     options: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
-  ): Promise<MessageValue<C>> {
+  ): Promise<SessionAnswer<C>> {
     options.signal?.throwIfAborted();
     if (this.#error !== undefined) throw this.#error;
     if (this.#requests.has(answer))
       throw new WireError("invalid_argument", `a request already waits for ${answer}`);
-    const { promise, resolve, reject } = Promise.withResolvers<SessionMessage>();
+    const { promise, resolve, reject } = Promise.withResolvers<SessionAnswer<C>>();
     const closed = (): void => reject(this.#closing.signal.reason);
     const aborted = (): void => reject(options.signal?.reason);
     const timer = this.#clock.setTimer(
       () => reject(new WireError("timeout", `no ${answer} within ${options.timeoutMs} ms`)),
       options.timeoutMs,
     );
-    this.#requests.set(answer, resolve);
+    this.#requests.set(answer, (message) => {
+      if (isCase(message, answer)) resolve(message);
+    });
     this.#closing.signal.addEventListener("abort", closed);
     options.signal?.addEventListener("abort", aborted);
     try {
       this.send(message);
-      const response = await promise;
-      if (!isCase(response, answer)) throw new WireError("protocol_error", `expected ${answer}`);
-      return response.value;
+      return await promise;
     } finally {
       timer.cancel();
       this.#requests.delete(answer);
@@ -250,7 +252,7 @@ export class Session {
   #onClosed(error: Error | undefined): void {
     const said = this.#lastGoAway;
     if (said !== undefined)
-      this.#fail(new WireError("going_away", `${GoAwayCode[said.code]}: ${said.reason}`));
+      this.#fail(new WireError("going_away", `${goAwayName(said.code)}: ${said.reason}`));
     else
       this.#fail(
         new WireError("connection_lost", error?.message ?? "connection closed by the peer", { cause: error }),
@@ -301,4 +303,10 @@ function isCase<C extends SessionMessage["case"]>(
   wanted: C,
 ): message is Extract<SessionMessage, { case: C }> {
   return message.case === wanted;
+}
+
+/** `draining`, `heartbeat_timeout`, …; the number of one that this version does not know. */
+function goAwayName(code: GoAwayCode): string {
+  const known = Object.entries(GoAwayCode).find(([, value]) => value === code);
+  return known?.[0].toLowerCase() ?? String(code);
 }

@@ -4,9 +4,6 @@ import { connect, createServer } from "node:net";
 import type { Connection, ConnectionHandlers, Listener, Transport } from "./transport.ts";
 import { WireError } from "./wire-error.ts";
 
-/** The session adds data below this many queued bytes; a write that reaches it is followed by `drain`. */
-const HIGH_WATER_MARK = 64 * 1024;
-
 export interface TcpOptions {
   /** Host to dial, or address to listen on. */
   readonly host: string;
@@ -29,7 +26,7 @@ function dial(host: string, port: number, signal: AbortSignal): Promise<Connecti
     reject(signal.reason);
     return promise;
   }
-  const socket = connect({ host, port, noDelay: true, highWaterMark: HIGH_WATER_MARK });
+  const socket = connect({ host, port, noDelay: true });
   const settle = (): void => {
     signal.removeEventListener("abort", aborted);
     socket.off("connect", connected);
@@ -57,9 +54,7 @@ function dial(host: string, port: number, signal: AbortSignal): Promise<Connecti
 
 function listen(host: string, port: number, accept: (connection: Connection) => void): Promise<Listener> {
   const { promise, resolve, reject } = Promise.withResolvers<Listener>();
-  const server = createServer({ noDelay: true, highWaterMark: HIGH_WATER_MARK }, (socket) =>
-    accept(new TcpConnection(socket)),
-  );
+  const server = createServer({ noDelay: true }, (socket) => accept(new TcpConnection(socket)));
   const failed = (error: Error): void => {
     reject(
       new WireError("dial_failed", `cannot listen on ${host}:${port}: ${error.message}`, { cause: error }),
@@ -112,6 +107,7 @@ class TcpConnection implements Connection {
   open(handlers: ConnectionHandlers): void {
     const socket = this.#socket;
     socket.on("data", (chunk: Buffer) => handlers.data(chunk));
+    // Node's sockets drain from 64 KiB (`writableHighWaterMark`), where the session stops adding data.
     socket.on("drain", () => handlers.drained());
     // A peer that has ended hears nothing more: what is queued for it is lost either way.
     socket.on("end", () => socket.destroy());
