@@ -1,1 +1,10 @@
-export {};
+export type { ByteRange } from "./byte-range.ts";
+export type { BodyPosition, ProtocolErrorCode, ProtocolErrorOptions } from "./protocol-error.ts";
+export { ProtocolError } from "./protocol-error.ts";
+export { replaceModel } from "./replace-model.ts";
+export type { RequestScan, RequestScanner, RequestScannerOptions, RoutingValue } from "./request-scan.ts";
+export { createRequestScanner } from "./request-scanner.ts";
+export type { SseSplitter, SseSplitterOptions } from "./sse-splitter.ts";
+export { createSseSplitter } from "./sse-splitter.ts";
+export type { UsageObserver, UsageObserverOptions } from "./usage-observer.ts";
+export { createUsageObserver } from "./usage-observer.ts";
