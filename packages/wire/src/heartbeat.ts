@@ -27,6 +27,7 @@ export class Heartbeat {
   #sequence = 0;
   #sentAt = 0;
   #received: number;
+  #reads = 0;
   #deadline: Timer | undefined;
   #beat: Timer | undefined;
   #wallAhead: number;
@@ -68,6 +69,7 @@ export class Heartbeat {
 
   /** A byte came. */
   received(): void {
+    this.#reads++;
     this.#received = this.#clock.now();
   }
 
@@ -86,9 +88,7 @@ export class Heartbeat {
   #nextBeat(): void {
     this.#beat = this.#clock.setTimer(() => {
       if (this.#slept()) {
-        this.#received = this.#clock.now();
-        this.#deadline?.cancel();
-        this.#watch(PROBE_MS, PROBE_MS);
+        this.#probe();
       }
       this.#sentAt = this.#clock.now();
       this.#ping(++this.#sequence);
@@ -103,22 +103,31 @@ export class Heartbeat {
     return slept;
   }
 
-  #watch(delayMs: number, waitMs?: number): void {
+  #watch(delayMs: number): void {
+    this.#expect(delayMs, () => this.silentMs < this.#settings.waitMs);
+  }
+
+  // The old silence says nothing: did anything come since now?
+  #probe(): void {
+    this.#deadline?.cancel();
+    const before = this.#reads;
+    this.#expect(PROBE_MS, () => this.#reads !== before);
+  }
+
+  // Gives up after `delayMs` unless `alive`, then or once the input that is already waiting has been read.
+  #expect(delayMs: number, alive: () => boolean): void {
+    const goOn = (): boolean => {
+      if (!alive()) return false;
+      this.#watch(Math.max(0, this.#settings.waitMs - this.silentMs));
+      return true;
+    };
     this.#deadline = this.#clock.setTimer(() => {
-      if (this.#rearm(waitMs)) return;
+      if (goOn()) return;
       this.#clock.defer(() => {
-        if (this.#stopped || this.#rearm(waitMs)) return;
+        if (this.#stopped || goOn()) return;
         this.stop();
         this.#dead();
       });
     }, delayMs);
-  }
-
-  // After a probe that was answered the ordinary wait counts again.
-  #rearm(waitMs: number | undefined): boolean {
-    const left = (waitMs ?? this.#settings.waitMs) - this.silentMs;
-    if (left <= 0) return false;
-    this.#watch(waitMs === undefined ? left : Math.max(0, this.#settings.waitMs - this.silentMs));
-    return true;
   }
 }

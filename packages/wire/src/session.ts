@@ -192,11 +192,8 @@ export class Session {
    * Opens a stream (at an Edge); `body` follows the opening as Parts, by reference.
    * @throws WireError `too_many_streams`, `invalid_argument` (a head over 64 KiB), or what ended the session.
    */
-  open(
-    opening: OpeningMessage,
-    options: { readonly body?: readonly Uint8Array[] } & StreamListener = {},
-  ): WireStream {
-    return this.#mux.open(opening, options.body ?? [], options);
+  open(opening: OpeningMessage, body: readonly Uint8Array[], listener: StreamListener): WireStream {
+    return this.#mux.open(opening, body, listener);
   }
 
   /** Tells the peer something with a GoAway; the connection stays open. */
