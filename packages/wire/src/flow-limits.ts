@@ -2,13 +2,13 @@ import type { FlowLimits as WireFlowLimits } from "./gen/iop/runtime_pb.ts";
 import { WireError } from "./wire-error.ts";
 
 /** Longest payload of a tunnel body frame or a part, in bytes: a TLS record, and a fair turn in the round robin. */
-export const MAX_BODY_BYTES = 16 * 1024;
+export const MAX_BODY_BYTES: number = 16 * 1024;
 
 /** Longest frame that opens a stream or starts a response, in bytes. */
-export const MAX_HEAD_FRAME_BYTES = 64 * 1024;
+export const MAX_HEAD_FRAME_BYTES: number = 64 * 1024;
 
 /** Longest terminal or usage frame, in bytes. */
-export const MAX_TERMINAL_FRAME_BYTES = 16 * 1024;
+export const MAX_TERMINAL_FRAME_BYTES: number = 16 * 1024;
 
 /** Bounds of one connection, in force in both directions. */
 export interface FlowLimits {

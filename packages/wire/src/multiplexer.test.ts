@@ -56,9 +56,9 @@ class Pipe {
       left -= piece.length;
       if (piece.length === chunk.length) this.#bytes.shift();
       else this.#bytes[0] = chunk.subarray(piece.length);
-      this.#decoder.push(piece.slice(), (frame) => {
-        const { stream, message } = decodeEnvelope(frame);
-        this.#to.receive(stream, message, frame.length);
+      this.#decoder.push(piece.slice(), (payload) => {
+        const { stream, message } = decodeEnvelope(payload);
+        this.#to.receive(stream, message, payload.length);
         return true;
       });
     }

@@ -1,5 +1,6 @@
 import { describe, test } from "vitest";
 
+import type { TransportFixture } from "./conformance.ts";
 import { transportCases } from "./conformance.ts";
 import { memoryTransport } from "./memory.ts";
 import { tcp } from "./tcp.ts";
@@ -13,10 +14,11 @@ describe("tcp", () => {
 });
 
 describe("memory", () => {
-  const fixture = (chunkBytes?: (available: number) => number) => () => {
-    const transport = memoryTransport(chunkBytes === undefined ? {} : { chunkBytes });
-    return { listening: transport, dialling: () => transport };
-  };
-  for (const { name, run } of transportCases(fixture())) test(name, run);
-  for (const { name, run } of transportCases(fixture(() => 1021))) test(`${name} (cut)`, run);
+  for (const { name, run } of transportCases(() => memory())) test(name, run);
+  for (const { name, run } of transportCases(() => memory(() => 1021))) test(`${name} (cut)`, run);
 });
+
+function memory(chunkBytes?: (available: number) => number): TransportFixture {
+  const transport = memoryTransport(chunkBytes === undefined ? {} : { chunkBytes });
+  return { listening: transport, dialling: () => transport };
+}
