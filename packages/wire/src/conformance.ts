@@ -4,7 +4,7 @@ import { WireError } from "./wire-error.ts";
 /** One requirement, as a test: `run` rejects where it is not met. Use any test runner. */
 export interface TransportCase {
   readonly name: string;
-  run(): Promise<void>;
+  readonly run: () => Promise<void>;
 }
 
 /** Makes a fresh transport and takes it apart again. Called once for each case. */

@@ -172,8 +172,8 @@ export class Session {
       () => reject(new WireError("timeout", `no ${answer} within ${options.timeoutMs} ms`)),
       options.timeoutMs,
     );
-    this.#requests.set(answer, (message) => {
-      if (isCase(message, answer)) resolve(message);
+    this.#requests.set(answer, (answering) => {
+      if (isCase(answering, answer)) resolve(answering);
     });
     this.#closing.signal.addEventListener("abort", closed);
     options.signal?.addEventListener("abort", aborted);
