@@ -1,0 +1,175 @@
+import type { Socket } from "node:net";
+import { connect, createServer } from "node:net";
+
+/** A TCP proxy on loopback that plays a bad network. Faults apply to all connections, from the next chunk on. */
+export interface FaultProxy extends AsyncDisposable {
+  readonly port: number;
+  /** Connections that are open. */
+  readonly connections: number;
+  /** Bytes passed on, both ways. */
+  readonly bytes: number;
+  /** Passes at most this many bytes a second each way, like a link with that rate and a short queue; undefined: no limit. */
+  rate(bytesPerSecond: number | undefined): void;
+  /** Keeps the sockets and passes nothing on; nobody is told. */
+  freeze(): void;
+  /** Passes on again what came meanwhile. */
+  thaw(): void;
+  /** Cuts what passes into pieces of 1 to `bytes`; undefined: as it comes. */
+  slice(bytes: number | undefined): void;
+  /** Resets all connections. */
+  reset(): void;
+}
+
+/** How much the link itself holds, in bytes: what a router's queue and the kernels' buffers would. */
+const LINK_QUEUE_BYTES = 64 * 1024;
+/** Pacing step, in milliseconds. */
+const TICK_MS = 5;
+
+/** Listens on a free port and connects each connection on to `target` on loopback. */
+export async function startFaultProxy(target: number): Promise<FaultProxy> {
+  const pairs = new Set<Pump>();
+  let bytesPerSecond: number | undefined;
+  let frozen = false;
+  let pieces: number | undefined;
+  let bytes = 0;
+
+  const settings = {
+    rate: () => bytesPerSecond,
+    frozen: () => frozen,
+    pieces: () => pieces,
+    count: (passed: number) => {
+      bytes += passed;
+    },
+  };
+
+  const server = createServer({ noDelay: true }, (near) => {
+    const far = connect({ host: "127.0.0.1", port: target, noDelay: true });
+    const up = new Pump(near, far, settings);
+    const down = new Pump(far, near, settings);
+    pairs.add(up).add(down);
+    const closed = (): void => {
+      near.destroy();
+      far.destroy();
+      up.stop();
+      down.stop();
+      pairs.delete(up);
+      pairs.delete(down);
+    };
+    for (const socket of [near, far]) {
+      socket.on("error", () => {});
+      socket.on("close", closed);
+    }
+  });
+  await new Promise<void>((resolve) => {
+    server.listen({ host: "127.0.0.1", port: 0 }, resolve);
+  });
+  const address = server.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+
+  return {
+    port,
+    get connections() {
+      return pairs.size / 2;
+    },
+    get bytes() {
+      return bytes;
+    },
+    rate(limit) {
+      bytesPerSecond = limit;
+    },
+    freeze() {
+      frozen = true;
+    },
+    thaw() {
+      frozen = false;
+      for (const pump of pairs) pump.push();
+    },
+    slice(limit) {
+      pieces = limit;
+    },
+    reset() {
+      for (const pump of pairs) pump.reset();
+    },
+    async [Symbol.asyncDispose]() {
+      for (const pump of pairs) pump.reset();
+      await new Promise<void>((resolve) => {
+        server.close(() => resolve());
+      });
+    },
+  };
+}
+
+interface Settings {
+  rate(): number | undefined;
+  frozen(): boolean;
+  pieces(): number | undefined;
+  count(bytes: number): void;
+}
+
+/** One direction of one connection. */
+class Pump {
+  readonly #from: Socket;
+  readonly #to: Socket;
+  readonly #settings: Settings;
+  readonly #timer: NodeJS.Timeout;
+  #queue: Buffer[] = [];
+  #queued = 0;
+  #allowance = 0;
+
+  constructor(from: Socket, to: Socket, settings: Settings) {
+    this.#from = from;
+    this.#to = to;
+    this.#settings = settings;
+    this.#timer = setInterval(() => this.#tick(), TICK_MS);
+    from.on("data", (chunk: Buffer) => {
+      this.#queue.push(chunk);
+      this.#queued += chunk.length;
+      if (this.#queued >= LINK_QUEUE_BYTES) from.pause();
+      this.push();
+    });
+    from.on("end", () => {
+      if (this.#queued === 0) to.end();
+    });
+  }
+
+  push(): void {
+    if (this.#settings.rate() === undefined) this.#pass(Number.POSITIVE_INFINITY);
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  reset(): void {
+    this.#from.resetAndDestroy();
+  }
+
+  #tick(): void {
+    const rate = this.#settings.rate();
+    if (rate === undefined) return;
+    this.#allowance = Math.min(this.#allowance + (rate * TICK_MS) / 1000, (rate * 4 * TICK_MS) / 1000);
+    this.#allowance -= this.#pass(this.#allowance);
+  }
+
+  #pass(limit: number): number {
+    if (this.#settings.frozen() || this.#to.destroyed) return 0;
+    let passed = 0;
+    for (let chunk = this.#queue[0]; chunk !== undefined && passed < limit; chunk = this.#queue[0]) {
+      const most = Math.min(
+        chunk.length,
+        limit - passed,
+        this.#settings.pieces() ?? Number.POSITIVE_INFINITY,
+      );
+      const length = Math.max(1, Math.floor(most));
+      if (length === chunk.length) this.#queue.shift();
+      else this.#queue[0] = chunk.subarray(length);
+      this.#to.write(chunk.subarray(0, length));
+      passed += length;
+    }
+    this.#queued -= passed;
+    this.#settings.count(passed);
+    if (this.#queued < LINK_QUEUE_BYTES && this.#from.isPaused()) this.#from.resume();
+    if (this.#queued === 0 && this.#from.readableEnded) this.#to.end();
+    return passed;
+  }
+}
