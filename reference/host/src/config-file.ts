@@ -39,7 +39,13 @@ export function checkConfig<Schema extends z.ZodType>(
   const errors: ConfigProblem[] = [...document.problems];
   const warnings: ConfigProblem[] = [];
   const result = format.schema.safeParse(document.data, { error: describeIssue });
-  for (const issue of result.error?.issues ?? []) errors.push(...problemsOf(document, format, issue));
+  let previous = "";
+  for (const issue of result.error?.issues ?? []) {
+    // A list where text belongs is "too short", too: one word on a value is enough.
+    const place = `${issue.code === "unrecognized_keys"} ${JSON.stringify(issue.path)}`;
+    if (place !== previous) errors.push(...problemsOf(document, format, issue));
+    previous = place;
+  }
   format.check?.(document.data, {
     error: (path, message) => errors.push(document.problem(path, message, "value")),
     warning: (path, message) =>

@@ -1,0 +1,149 @@
+import { type LoadedConfig, digestOf, loadConfigFile } from "@iop/reference-host";
+import { checkEdgeReferences } from "./edge-references.ts";
+import { type EdgeFile, edgeSchema, unsupportedEdgeKeys } from "./edge-schema.ts";
+import { type ProtocolProfile, builtInProfiles, resolveProfile } from "./protocol-profile.ts";
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** What the Edge's process is made from: edge.yaml in the units of the code, secrets as digests. */
+export interface EdgeConfig {
+  readonly name: string;
+  readonly mode: "legacy";
+  readonly listen: {
+    readonly nodes: Address;
+    readonly http: Address & {
+      readonly allowedHosts: readonly string[];
+      readonly allowedOrigins: readonly string[];
+    };
+    readonly admin: Address & { readonly keySha256?: string };
+  };
+  readonly heartbeat: { readonly intervalMs: number; readonly waitMs: number };
+  readonly limits: {
+    readonly bodyBytes: number;
+    readonly streamWindowBytes: number;
+    readonly connectionWindowBytes: number;
+  };
+  readonly drainTimeoutMs: number;
+  readonly apiKeys: ReadonlyArray<{
+    readonly name: string;
+    readonly sha256: string;
+    readonly models: readonly string[];
+  }>;
+  readonly profiles: Readonly<Record<string, ProtocolProfile>>;
+  readonly nodes: readonly NodeRecord[];
+  readonly models: ReadonlyArray<{
+    readonly key: string;
+    readonly candidates: ReadonlyArray<{
+      readonly node: string;
+      readonly provider: string;
+      readonly target: string;
+    }>;
+  }>;
+}
+
+interface NodeRecord {
+  readonly name: string;
+  readonly tokenSha256: string;
+  readonly providers: readonly ProviderRecord[];
+}
+
+interface ProviderRecord {
+  readonly id: string;
+  readonly adapter: string;
+  readonly profile: string;
+  readonly endpoint?: string;
+  readonly capacity: number;
+  readonly usageAttribution: string;
+  readonly enabled: boolean;
+  readonly authEnv?: string;
+  readonly firstByteTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Reads edge.yaml.
+ * @throws ConfigError with every problem at once.
+ */
+export function loadEdgeConfig(
+  file: string,
+  { checkOnly, env }: { readonly checkOnly: boolean; readonly env: Env },
+): LoadedConfig<EdgeConfig> {
+  const { config, warnings } = loadConfigFile(file, {
+    schema: edgeSchema,
+    check: (data, report) => checkEdgeReferences(data, report, { env, checkOnly, builtInProfiles }),
+    unsupported: unsupportedEdgeKeys,
+  });
+  return { config: toEdgeConfig(config, env), warnings };
+}
+
+function toEdgeConfig(file: EdgeFile, env: Env): EdgeConfig {
+  const { edge } = file;
+  const { admin } = edge.listen;
+  const adminKey = admin.key && digestOf(admin.key, env);
+  return {
+    name: edge.name,
+    mode: edge.mode,
+    listen: {
+      nodes: { host: edge.listen.nodes.host, port: edge.listen.nodes.port },
+      http: {
+        host: edge.listen.http.host,
+        port: edge.listen.http.port,
+        allowedHosts: edge.listen.http.allowed_hosts,
+        allowedOrigins: edge.listen.http.allowed_origins,
+      },
+      admin: {
+        host: admin.host,
+        port: admin.port,
+        ...(adminKey === undefined ? {} : { keySha256: adminKey }),
+      },
+    },
+    heartbeat: {
+      intervalMs: milliseconds(edge.heartbeat.interval_sec),
+      waitMs: milliseconds(edge.heartbeat.wait_sec),
+    },
+    limits: {
+      bodyBytes: edge.limits.body_bytes,
+      streamWindowBytes: edge.limits.stream_window_bytes,
+      connectionWindowBytes: edge.limits.connection_window_bytes,
+    },
+    drainTimeoutMs: milliseconds(edge.drain_timeout_sec),
+    // A digest is missing only where the file is merely checked, and then nobody reads it.
+    apiKeys: file.api_keys.map((key) => ({
+      name: key.name,
+      sha256: digestOf(key, env) ?? "",
+      models: key.models,
+    })),
+    profiles: Object.fromEntries([
+      ...builtInProfiles,
+      ...Object.entries(file.protocol_profiles).map(
+        ([name, profile]) => [name, resolveProfile(name, profile)] as const,
+      ),
+    ]),
+    nodes: file.nodes.map((node) => ({
+      name: node.name,
+      tokenSha256: digestOf(node.token, env) ?? "",
+      providers: node.providers.map((provider) => ({
+        id: provider.id,
+        adapter: provider.adapter,
+        profile: provider.profile,
+        ...(provider.endpoint === undefined ? {} : { endpoint: provider.endpoint }),
+        capacity: provider.capacity,
+        usageAttribution: provider.usage_attribution,
+        enabled: provider.enabled,
+        ...(provider.auth === undefined ? {} : { authEnv: provider.auth.env }),
+        firstByteTimeoutMs: milliseconds(provider.timeouts.first_byte_sec),
+        idleTimeoutMs: milliseconds(provider.timeouts.idle_sec),
+      })),
+    })),
+    models: Object.entries(file.models).map(([key, model]) => ({ key, candidates: model.candidates })),
+  };
+}
+
+function milliseconds(seconds: number): number {
+  return Math.round(seconds * 1000);
+}

@@ -1,0 +1,97 @@
+import { type ConfigReport, type LoadedConfig, isLoopbackHost, loadConfigFile } from "@iop/reference-host";
+import { z } from "zod";
+import { type NodeFile, nodeSchema, unsupportedNodeKeys } from "./node-schema.ts";
+
+/** What the Node is made from: node.yaml in the units of the code, its token looked up. */
+export interface NodeConfig {
+  readonly name: string;
+  readonly edge: { readonly host: string; readonly port: number; readonly name?: string };
+  readonly token: string;
+  readonly reconnect: { readonly maxAttempts: number; readonly intervalMs: number };
+  readonly drainTimeoutMs: number;
+  readonly allow: { readonly endpoints: readonly string[]; readonly env: readonly string[] };
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Reads node.yaml.
+ * @throws ConfigError with every problem at once.
+ */
+export function loadNodeConfig(
+  file: string,
+  { checkOnly, env }: { readonly checkOnly: boolean; readonly env: Env },
+): LoadedConfig<NodeConfig> {
+  const { config, warnings } = loadConfigFile(file, {
+    schema: nodeSchema,
+    check: (data, report) => checkNode(data, report, checkOnly, env),
+    unsupported: unsupportedNodeKeys,
+  });
+  return { config: toNodeConfig(config, env), warnings };
+}
+
+/** Spans of keys; a malformed one becomes absent here, and the schema reports it. */
+const loose = z.looseObject({
+  node: z.looseObject({
+    edge: z
+      .looseObject({
+        host: z.string().optional().catch(undefined),
+        insecure: z.boolean().optional().catch(undefined),
+      })
+      .optional()
+      .catch(undefined),
+    token: z
+      .looseObject({ env: z.string().optional().catch(undefined) })
+      .optional()
+      .catch(undefined),
+    reconnect: z
+      .looseObject({
+        max_attempts: z.number().optional().catch(undefined),
+        interval_sec: z.number().optional().catch(undefined),
+      })
+      .optional()
+      .catch(undefined),
+  }),
+});
+
+function checkNode(data: unknown, report: ConfigReport, checkOnly: boolean, env: Env): void {
+  const node = loose.safeParse(data).data?.node;
+  if (node === undefined) return;
+  const { edge, token, reconnect } = node;
+  if (edge?.host !== undefined && !isLoopbackHost(edge.host) && edge.insecure !== true) {
+    report.error(
+      ["node", "edge", "host"],
+      "is another machine, and the token and prompts would cross the network in plain text; use a tunnel, or say insecure: true beside it",
+    );
+  }
+  if (token?.env !== undefined && (env[token.env] ?? "") === "") {
+    report[checkOnly ? "warning" : "error"](
+      ["node", "token", "env"],
+      `the environment variable ${token.env} is not set`,
+    );
+  }
+  if (reconnect?.max_attempts === 0 && reconnect.interval_sec === 0)
+    report.error(
+      ["node", "reconnect", "interval_sec"],
+      "must be above 0 where max_attempts is 0 (unlimited)",
+    );
+}
+
+function toNodeConfig({ node }: NodeFile, env: Env): NodeConfig {
+  return {
+    name: node.name,
+    edge: {
+      host: node.edge.host,
+      port: node.edge.port,
+      ...(node.edge.name === undefined ? {} : { name: node.edge.name }),
+    },
+    // Unset only where the file is merely checked, and then nobody reads it.
+    token: env[node.token.env] ?? "",
+    reconnect: {
+      maxAttempts: node.reconnect.max_attempts,
+      intervalMs: Math.round(node.reconnect.interval_sec * 1000),
+    },
+    drainTimeoutMs: Math.round(node.drain_timeout_sec * 1000),
+    allow: node.allow,
+  };
+}
