@@ -31,7 +31,9 @@ export interface Adapter {
   readonly kind: string;
   /**
    * Checks the configuration and makes the instance, without I/O.
-   * @throws RuntimeError `invalid_config`, naming the key.
+   * @throws RuntimeError `invalid_config`, naming the key: fatal. `provider_unavailable`, with the reason,
+   * where what the configuration refers to is not to be had here, such as an environment variable: nothing
+   * but this provider is affected.
    */
   create(config: ProviderConfig, context: AdapterContext): Provider;
 }

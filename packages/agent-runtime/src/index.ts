@@ -1,6 +1,8 @@
 // For hosts and adapters: the contract.
 export type { Adapter, AdapterContext, ProviderConfig } from "./adapter.ts";
 export { defineAdapter } from "./adapter.ts";
+export type { CapacityPermit } from "./capacity-gate.ts";
+export { CapacityGate } from "./capacity-gate.ts";
 export type { ContentPart, ExecutionSpec, Message, Sampling, ToolDefinition } from "./execution-spec.ts";
 export type { HeaderList } from "./header-list.ts";
 export type {
@@ -11,6 +13,8 @@ export type {
   TunnelRequest,
   TunnelResponse,
 } from "./provider.ts";
+export type { ProviderFailure, ProviderRegistryOptions, RegisteredProvider } from "./provider-registry.ts";
+export { ProviderRegistry } from "./provider-registry.ts";
 export type { RuntimeErrorCode } from "./runtime-error.ts";
 export { RuntimeError } from "./runtime-error.ts";
 export type { FinishReason, RuntimeEvent } from "./runtime-event.ts";
