@@ -26,12 +26,21 @@ export interface HostProcess extends AsyncDisposable {
 type Child = ReturnType<typeof spawn>;
 
 /** Starts `reference/<host>` and waits for its ready line. Rejects with its log where it exits first. */
-export async function startHost(
+export function startHost(
   host: HostName,
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<HostProcess> {
-  const child = spawn(host, args, env);
+  return startProcess(host, [`${ROOT}/reference/${host}/bin/iop-${host}.js`, ...args], env);
+}
+
+/** Starts any program that prints a ready line, on this Node. */
+export async function startProcess(
+  program: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<HostProcess> {
+  const child = spawn(args, env);
   let log = "";
   child.stderr.setEncoding("utf8");
   child.stderr.on("data", (text: string) => {
@@ -42,7 +51,7 @@ export async function startHost(
   if (ready === undefined) {
     child.kill("SIGKILL");
     await exit;
-    throw new Error(`${host} did not become ready:\n${log}`);
+    throw new Error(`${program} did not become ready:\n${log}`);
   }
   const stop = async (): Promise<{ readonly code: number | undefined }> => {
     child.kill("SIGTERM");
@@ -64,8 +73,8 @@ export async function startHost(
   };
 }
 
-function spawn(host: HostName, args: readonly string[], env: Readonly<Record<string, string>>) {
-  return execa(process.execPath, [`${ROOT}/reference/${host}/bin/iop-${host}.js`, ...args], {
+function spawn(args: readonly string[], env: Readonly<Record<string, string>>) {
+  return execa(process.execPath, args, {
     env,
     stdin: "ignore",
     stdout: "pipe",
