@@ -202,8 +202,8 @@ models:
     ],
     [
       "a connection's window below a stream's",
-      good.replace("edge-1\n", "edge-1\n  limits: { connection_window_bytes: 20000 }\n"),
-      "the connection's window (20000) must be at least a stream's",
+      good.replace("edge-1\n", "edge-1\n  limits: { connection_window_bytes: 200000 }\n"),
+      "the connection's window (200000) must be at least a stream's",
     ],
     [
       "no candidates",

@@ -75,11 +75,11 @@ const edge = z.strictObject({
     .strictObject({
       body_bytes: bytes.max(2 ** 31 - 1).default(33_554_432),
       stream_window_bytes: bytes
-        .min(16_384)
+        .min(65_536)
         .max(2 ** 30)
         .default(262_144),
       connection_window_bytes: bytes
-        .min(16_384)
+        .min(131_072)
         .max(2 ** 30)
         .default(1_048_576),
     })

@@ -77,8 +77,11 @@ export async function runProcess(
   try {
     code = await main({ log, signal: shutdown.signal });
   } catch (error) {
-    log.fatal({ err: error }, error instanceof Error ? error.message : "failed");
-    code = ExitCode.failed;
+    if (shutdown.signal.aborted && error === shutdown.signal.reason) code = ExitCode.ok;
+    else {
+      log.fatal({ err: error }, error instanceof Error ? error.message : "failed");
+      code = ExitCode.failed;
+    }
   }
   process.exitCode = code;
   // Nothing may keep a process alive after its end; if something does, say what, and end.

@@ -22,6 +22,6 @@ export {
   sha256Hex,
 } from "./secret-reference.ts";
 export type { EnvReference, SecretReference } from "./secret-reference.ts";
-export { watchShutdown } from "./shutdown.ts";
+export { watchShutdown, whenAborted } from "./shutdown.ts";
 export type { Shutdown } from "./shutdown.ts";
 export { nearest } from "./spelling.ts";

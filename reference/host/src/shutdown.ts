@@ -2,6 +2,14 @@ import { constants } from "node:os";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 
+/** Resolves when a signal fires, or at once where it has. */
+export function whenAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
 export interface Shutdown extends Disposable {
   /** Aborted by the first SIGINT or SIGTERM, or when the parent process that spawned this one with an IPC channel is gone. */
   readonly signal: AbortSignal;

@@ -1,4 +1,4 @@
-import { ExitCode, parseCommandLine, printReadyLine, runProcess } from "@iop/reference-host";
+import { ExitCode, parseCommandLine, printReadyLine, runProcess, whenAborted } from "@iop/reference-host";
 import { Command, InvalidArgumentError } from "commander";
 import { createProvider } from "./provider.ts";
 
@@ -31,15 +31,8 @@ async function main({ host, port, model, tokensPerSecond, apiKeyEnv }: Options):
   await runProcess("iop-provider", async ({ signal }) => {
     await using provider = createProvider({ models: model, tokensPerSecond, apiKey });
     printReadyLine({ http: await provider.listen({ host, port }) });
-    await stopped(signal);
+    await whenAborted(signal);
     return ExitCode.ok;
-  });
-}
-
-function stopped(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
   });
 }
 

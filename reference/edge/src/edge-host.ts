@@ -1,0 +1,111 @@
+import { type Edge, EdgeError, createEdge } from "@iop/edge-core";
+import { type RequestInfo, createHttpServer } from "@iop/edge-http";
+import {
+  ExitCode,
+  type HostContext,
+  type Log,
+  isLoopbackHost,
+  printReadyLine,
+  whenAborted,
+} from "@iop/reference-host";
+import { tcp } from "@iop/wire/tcp";
+import { createAdminServer } from "./admin-server.ts";
+import type { EdgeConfig } from "./edge-config.ts";
+import { listenHttp } from "./http-listener.ts";
+
+/** Runs an Edge until `signal` fires, then drains it. */
+export async function runEdge(config: EdgeConfig, { log, signal }: HostContext): Promise<ExitCode> {
+  const { listen } = config;
+  await using stack = new AsyncDisposableStack();
+  let edge: Edge;
+  try {
+    edge = makeEdge(config);
+  } catch (error) {
+    if (!EdgeError.is(error)) throw error;
+    log.fatal({ err: error }, error.message);
+    return ExitCode.usage;
+  }
+  logNodes(edge, log);
+  const nodes = await edge.listen({ signal });
+  // A second close after the drain is harmless; this one is for a start that fails halfway.
+  stack.defer(() => edge.close({ drainTimeoutMs: 0 }));
+
+  const surface = createHttpServer({
+    edge,
+    apiKeys: config.apiKeys,
+    bodyBytes: config.limits.bodyBytes,
+    ...(isLoopbackHost(listen.http.host)
+      ? { allowedHosts: ["localhost", "127.0.0.1", "[::1]", listen.http.host, ...listen.http.allowedHosts] }
+      : listen.http.allowedHosts.length > 0
+        ? { allowedHosts: listen.http.allowedHosts }
+        : {}),
+    allowedOrigins: listen.http.allowedOrigins,
+    onRequest: (info) => logRequest(info, log),
+  });
+  const http = await listenHttp(surface, listen.http, "edge.listen.http");
+  stack.defer(() => http.close());
+  const admin = await listenHttp(
+    createAdminServer({ snapshot: () => edge.snapshot(), keySha256: listen.admin.keySha256 }),
+    listen.admin,
+    "edge.listen.admin",
+  );
+  stack.defer(() => admin.close());
+
+  printReadyLine({ http: http.url, nodes: nodes.address, admin: admin.url });
+  log.info({ http: http.url, nodes: nodes.address, admin: admin.url }, "ready");
+  await whenAborted(signal);
+  http.stop();
+  await edge.close();
+  return ExitCode.ok;
+}
+
+/** @throws EdgeError `invalid_config` for what only the library knows to be wrong. */
+function makeEdge(config: EdgeConfig): Edge {
+  return createEdge({
+    name: config.name,
+    mode: config.mode,
+    transport: tcp(config.listen.nodes),
+    nodes: config.nodes,
+    profiles: config.profiles,
+    models: config.models,
+    heartbeat: config.heartbeat,
+    limits: config.limits,
+    drainTimeoutMs: config.drainTimeoutMs,
+  });
+}
+
+function logNodes(edge: Edge, log: Log): void {
+  edge.events.on("node", ({ node, type, code, reason }) => {
+    const fields = {
+      node,
+      ...(code === undefined ? {} : { code }),
+      ...(reason === undefined ? {} : { reason }),
+    };
+    if (type === "connected") log.info(fields, "node connected");
+    else log.warn(fields, `node ${type}`);
+  });
+}
+
+function logRequest(info: RequestInfo, log: Log): void {
+  const { requestId, operation, model, key, status, durationMs, outcome, code, dispatch, usage } = info;
+  log.info(
+    {
+      request_id: requestId,
+      operation,
+      model,
+      caller: key,
+      status,
+      duration_ms: Math.round(durationMs),
+      outcome,
+      code,
+      node: dispatch?.nodeId,
+      provider: dispatch?.providerId,
+      target: dispatch?.target,
+      input_tokens: usage?.inputTokens,
+      output_tokens: usage?.outputTokens,
+      reasoning_tokens: usage?.reasoningTokens,
+      cached_input_tokens: usage?.cachedInputTokens,
+    },
+    "request",
+  );
+}
