@@ -1,7 +1,8 @@
+import type { ModelOptions, NodeRecord, ProtocolProfile } from "@iop/edge-core";
 import { type LoadedConfig, digestOf, loadConfigFile } from "@iop/reference-host";
 import { checkEdgeReferences } from "./edge-references.ts";
 import { type EdgeFile, edgeSchema, unsupportedEdgeKeys } from "./edge-schema.ts";
-import { type ProtocolProfile, builtInProfiles, resolveProfile } from "./protocol-profile.ts";
+import { builtInProfiles, resolveProfile } from "./protocol-profile.ts";
 
 interface Address {
   readonly host: string;
@@ -34,33 +35,7 @@ export interface EdgeConfig {
   }>;
   readonly profiles: Readonly<Record<string, ProtocolProfile>>;
   readonly nodes: readonly NodeRecord[];
-  readonly models: ReadonlyArray<{
-    readonly key: string;
-    readonly candidates: ReadonlyArray<{
-      readonly node: string;
-      readonly provider: string;
-      readonly target: string;
-    }>;
-  }>;
-}
-
-interface NodeRecord {
-  readonly name: string;
-  readonly tokenSha256: string;
-  readonly providers: readonly ProviderRecord[];
-}
-
-interface ProviderRecord {
-  readonly id: string;
-  readonly adapter: string;
-  readonly profile: string;
-  readonly endpoint?: string;
-  readonly capacity: number;
-  readonly usageAttribution: string;
-  readonly enabled: boolean;
-  readonly authEnv?: string;
-  readonly firstByteTimeoutMs: number;
-  readonly idleTimeoutMs: number;
+  readonly models: readonly ModelOptions[];
 }
 
 type Env = Readonly<Record<string, string | undefined>>;

@@ -1,28 +1,10 @@
+import { BUILT_IN_PROFILES, type ProtocolProfile } from "@iop/edge-core";
 import type { EdgeFile } from "./edge-schema.ts";
 
-/** How a server of this kind is spoken to. */
-export interface ProtocolProfile {
-  readonly driver: "openai_chat";
-  readonly auth?: { readonly header: string; readonly scheme?: string };
-  /** Operation to path. */
-  readonly operations: Readonly<Record<string, string>>;
-  readonly capabilities: readonly string[];
-  readonly extensions: Readonly<Record<string, boolean>>;
-}
-
 /** Profiles that need no entry in edge.yaml. */
-export const builtInProfiles: ReadonlyMap<string, ProtocolProfile> = new Map([
-  [
-    "openai-chat",
-    {
-      driver: "openai_chat",
-      auth: { header: "authorization", scheme: "Bearer" },
-      operations: { chat_completions: "/v1/chat/completions", models: "/v1/models" },
-      capabilities: ["chat", "streaming", "tools"],
-      extensions: {},
-    },
-  ],
-]);
+export const builtInProfiles: ReadonlyMap<string, ProtocolProfile> = new Map(
+  Object.entries(BUILT_IN_PROFILES),
+);
 
 const empty: ProtocolProfile = { driver: "openai_chat", operations: {}, capabilities: [], extensions: {} };
 
