@@ -5,6 +5,8 @@
  * - `capacity_exhausted`: every live candidate is full.
  * - `draining`: the Edge is shutting down; retry elsewhere or later.
  * - `cancelled`: withdrawn by the caller.
+ * - `invalid_request`: it cannot be sent: a header that HTTP cannot carry, or too many of them.
+ * - `body_too_large`: the body is over the limit that the message names.
  * - `invalid_config`: what was given to `createEdge` contradicts itself; the message names the key.
  * - `internal`: a fault of ours.
  */
@@ -15,6 +17,8 @@ export type EdgeErrorCode =
   | "capacity_exhausted"
   | "draining"
   | "cancelled"
+  | "invalid_request"
+  | "body_too_large"
   | "invalid_config"
   | "internal";
 

@@ -52,6 +52,7 @@ export interface TunnelSubmission {
   readonly model: string;
   /** `chat_completions`, `models`, …: the profile has its path. */
   readonly operation: string;
+  /** Default `POST`. */
   readonly method?: string;
   /** End-to-end headers for the provider, without the caller's credentials. */
   readonly headers?: HeaderList;
@@ -76,7 +77,7 @@ export interface EdgeService {
   /**
    * Selects a provider and opens the tunnel.
    * @throws EdgeError `unknown_model`, `unsupported_operation`, `unavailable` (no live candidate),
-   *   `capacity_exhausted`, `draining`, `cancelled`.
+   *   `capacity_exhausted`, `draining`, `cancelled`, `invalid_request`, `body_too_large`; whatever `buildBody` throws.
    */
   submitProviderTunnel(submission: TunnelSubmission): Promise<ProviderTunnel>;
   /** All configured models, in the order of the configuration. */

@@ -1,0 +1,58 @@
+import type { CatalogNode, CatalogProvider, Catalog } from "./catalog.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+import type { NodeRegistry, Owner } from "./node-registry.ts";
+import type { EdgeSnapshot, NodeSnapshot, ProviderSnapshot } from "./snapshot.ts";
+
+/** Puts the snapshot together: everything that is configured, connected or not (spec rule 4). */
+export function edgeSnapshot(state: {
+  readonly edge: EdgeSnapshot["edge"];
+  readonly catalog: Catalog;
+  readonly registry: NodeRegistry;
+  readonly dispatcher: Dispatcher;
+  readonly streams: number;
+}): EdgeSnapshot {
+  const { edge, catalog, registry, dispatcher, streams } = state;
+  return {
+    edge,
+    nodes: catalog.nodes.map((node) => nodeSnapshot(node, registry.ready(node.record.name))),
+    models: catalog.models.map((model) => ({
+      key: model.key,
+      waiting: 0,
+      candidates: model.candidates.length,
+      live: dispatcher.live(model),
+    })),
+    streams,
+  };
+}
+
+function nodeSnapshot({ record, providers }: CatalogNode, owner: Owner | undefined): NodeSnapshot {
+  return {
+    name: record.name,
+    connected: owner !== undefined,
+    ...(owner?.readySince === undefined ? {} : { ready_since: new Date(owner.readySince).toISOString() }),
+    providers: providers.map((provider) => providerSnapshot(provider, owner)),
+  };
+}
+
+function providerSnapshot({ record, resource }: CatalogProvider, owner: Owner | undefined): ProviderSnapshot {
+  const reason = reasonOf({ record, resource }, owner);
+  return {
+    id: record.id,
+    adapter: record.adapter,
+    status: resource.live && owner?.draining === false ? "available" : "unavailable",
+    health: resource.health,
+    ...(reason === undefined ? {} : { reason }),
+    capacity: { configured: resource.configuredCapacity, effective: resource.effectiveCapacity },
+    in_flight: { normal: resource.inFlight, long: 0 },
+    quarantined: resource.quarantined,
+  };
+}
+
+function reasonOf(
+  { record, resource }: Pick<CatalogProvider, "record" | "resource">,
+  owner: Owner | undefined,
+): string | undefined {
+  if (!record.enabled) return "not enabled";
+  if (owner === undefined) return "the node is not connected";
+  return owner.draining ? "the node is draining" : resource.reason;
+}

@@ -1,0 +1,177 @@
+import type { Clock, Connection, Listener, Transport } from "@iop/wire";
+import { GoAwayCode } from "@iop/wire";
+
+import { Catalog } from "./catalog.ts";
+import { Dispatcher } from "./dispatcher.ts";
+import { EdgeError } from "./edge-error.ts";
+import type { EdgeOptions, EdgeSettings } from "./edge-options.ts";
+import { edgeSettings } from "./edge-options.ts";
+import type { EdgeService, ModelInfo, ProviderTunnel, TunnelSubmission } from "./edge-service.ts";
+import { edgeSnapshot } from "./edge-snapshot.ts";
+import type { EdgeEvents } from "./event-bus.ts";
+import { EventBus } from "./event-bus.ts";
+import { NodeRegistry } from "./node-registry.ts";
+import type { NodeSessionContext } from "./node-session.ts";
+import { NodeSession } from "./node-session.ts";
+import { ResourceLedger } from "./resource-ledger.ts";
+import type { EdgeSnapshot } from "./snapshot.ts";
+
+/** Connections that may be unregistered at a time; each is held for at most 10 s and 64 KiB. */
+const MAX_UNREGISTERED = 256;
+
+/** The process that callers talk to: Nodes dial in, requests go out to them. */
+export interface Edge extends EdgeService, AsyncDisposable {
+  readonly events: EdgeEvents;
+  /**
+   * Starts to accept Nodes; once. Aborting rejects with the signal's reason and leaves nothing behind.
+   * @throws WireError `dial_failed` where the transport cannot listen; EdgeError `draining` after `close`.
+   */
+  listen(options?: { readonly signal?: AbortSignal | undefined }): Promise<{
+    /** Where Nodes dial, as the transport says it: `127.0.0.1:7443`. */
+    readonly address: string;
+  }>;
+  /**
+   * Shuts down: refuses what is new, lets what runs finish, then ends all connections. What still runs
+   * after the timeout (milliseconds; default: `drainTimeoutMs` of the options) ends with
+   * `node_disconnected`. Idempotent; the first call's timeout holds.
+   */
+  close(options?: { readonly drainTimeoutMs?: number }): Promise<void>;
+}
+
+/**
+ * Makes an Edge; nothing happens until `listen`.
+ * @throws EdgeError `invalid_config`, naming the key.
+ */
+export function createEdge(options: EdgeOptions): Edge {
+  return new RunningEdge(options.transport, edgeSettings(options));
+}
+
+class RunningEdge implements Edge {
+  readonly events: EventBus = new EventBus();
+  readonly #transport: Transport;
+  readonly #settings: EdgeSettings;
+  readonly #clock: Clock;
+  readonly #startedAt: number;
+  readonly #catalog: Catalog;
+  readonly #registry: NodeRegistry;
+  readonly #dispatcher: Dispatcher;
+  readonly #context: NodeSessionContext;
+  readonly #sessions = new Set<NodeSession>();
+  #listening: Promise<Listener> | undefined;
+  #closing: Promise<void> | undefined;
+  #over = false;
+
+  constructor(transport: Transport, settings: EdgeSettings) {
+    const { clock, store, bodyBytes } = settings;
+    const { events } = this;
+    const ledger = new ResourceLedger();
+    this.#transport = transport;
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#startedAt = clock.now();
+    this.#catalog = new Catalog({
+      nodes: store.records,
+      profiles: settings.profiles,
+      models: settings.models,
+      bodyBytes,
+      ledger,
+    });
+    this.#registry = new NodeRegistry({ ledger, events, clock });
+    this.#dispatcher = new Dispatcher({
+      catalog: this.#catalog,
+      registry: this.#registry,
+      events,
+      clock,
+      bodyBytes,
+    });
+    this.#context = {
+      edgeName: settings.name,
+      clock,
+      store,
+      catalog: this.#catalog,
+      registry: this.#registry,
+      ledger,
+      flow: settings.flow,
+      heartbeat: settings.heartbeat,
+      draining: () => this.#closing !== undefined,
+      closed: (session) => void this.#sessions.delete(session),
+    };
+  }
+
+  async listen(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<{ address: string }> {
+    const { signal } = options;
+    signal?.throwIfAborted();
+    if (this.#closing !== undefined) throw new EdgeError("draining", "the Edge is shut down");
+    if (this.#listening !== undefined) throw new EdgeError("invalid_config", "the Edge listens already");
+    this.#listening = this.#transport.listen({ accept: (connection) => this.#accept(connection) });
+    try {
+      const listener = await this.#listening;
+      if (signal?.aborted === true) {
+        await listener.close();
+        throw signal.reason;
+      }
+      if (this.#closing !== undefined) throw new EdgeError("draining", "the Edge is shut down");
+      return { address: listener.address };
+    } catch (error) {
+      this.#listening = undefined;
+      throw error;
+    }
+  }
+
+  submitProviderTunnel(submission: TunnelSubmission): Promise<ProviderTunnel> {
+    return this.#dispatcher.submit(submission);
+  }
+
+  models(): readonly ModelInfo[] {
+    return this.#catalog.models.map((model) => ({
+      key: model.key,
+      candidates: model.candidates.length,
+      live: this.#dispatcher.live(model),
+    }));
+  }
+
+  snapshot(): EdgeSnapshot {
+    let streams = 0;
+    for (const session of this.#sessions) streams += session.streams;
+    const { name, mode } = this.#settings;
+    return edgeSnapshot({
+      edge: { name, mode, uptime_sec: Math.floor((this.#clock.now() - this.#startedAt) / 1000) },
+      catalog: this.#catalog,
+      registry: this.#registry,
+      dispatcher: this.#dispatcher,
+      streams,
+    });
+  }
+
+  close(options: { readonly drainTimeoutMs?: number } = {}): Promise<void> {
+    this.#closing ??= this.#drain(options.drainTimeoutMs ?? this.#settings.drainTimeoutMs);
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #drain(timeoutMs: number): Promise<void> {
+    const { promise: idle, resolve } = Promise.withResolvers<void>();
+    this.#dispatcher.drain(resolve);
+    for (const session of this.#sessions) if (session.registered) session.drain();
+    const timer = this.#clock.setTimer(resolve, timeoutMs);
+    await idle;
+    timer.cancel();
+    this.#over = true;
+    for (const session of this.#sessions) session.close(GoAwayCode.DRAINING, "the Edge is shutting down");
+    const listener = await this.#listening?.catch(() => undefined);
+    await listener?.close();
+  }
+
+  #accept(connection: Connection): void {
+    const session = new NodeSession(connection, this.#context);
+    let unregistered = 0;
+    for (const other of this.#sessions) if (!other.registered) unregistered++;
+    this.#sessions.add(session);
+    if (this.#over) session.close(GoAwayCode.DRAINING, "the Edge is shut down");
+    else if (unregistered >= MAX_UNREGISTERED)
+      session.close(GoAwayCode.TOO_MANY_CONNECTIONS, `${unregistered} connections have not registered yet`);
+  }
+}

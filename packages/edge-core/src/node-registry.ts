@@ -1,0 +1,119 @@
+import type { Clock, ProviderStatus, Session } from "@iop/wire";
+
+import type { EventBus, NodeEvent } from "./event-bus.ts";
+import type { ResourceLedger } from "./resource-ledger.ts";
+
+/** A connection's claim to be a node. Teardowns compare this object, never a name or an id. */
+export interface Owner {
+  readonly node: string;
+  /** Drawn by the Node's process. */
+  readonly instanceId: string;
+  /** Increases over all nodes and is never reused; never on the wire (spec rule 2). */
+  readonly generation: number;
+  readonly session: Session;
+  /** A pending owner has its configuration; only a ready one exists for anybody else (spec rule 1). */
+  readonly state: "pending" | "ready";
+  /** The Node wants nothing new. */
+  readonly draining: boolean;
+  /** Milliseconds since the epoch; while ready. */
+  readonly readySince: number | undefined;
+}
+
+type MutableOwner = { -readonly [K in keyof Owner]: Owner[K] };
+
+/** Who each node is now: the only writer of ownership. */
+export class NodeRegistry {
+  readonly #owners = new Map<string, MutableOwner>();
+  readonly #ledger: ResourceLedger;
+  readonly #events: EventBus;
+  readonly #clock: Clock;
+  #generation = 0;
+
+  constructor(options: {
+    readonly ledger: ResourceLedger;
+    readonly events: EventBus;
+    readonly clock: Clock;
+  }) {
+    this.#ledger = options.ledger;
+    this.#events = options.events;
+    this.#clock = options.clock;
+  }
+
+  /** The owner of `node`, pending or ready. */
+  owner(node: string): Owner | undefined {
+    return this.#owners.get(node);
+  }
+
+  /** The owner of `node` once it is ready. */
+  ready(node: string): Owner | undefined {
+    const owner = this.#owners.get(node);
+    return owner?.state === "ready" ? owner : undefined;
+  }
+
+  /** The owner of `node` if it may be sent new work. */
+  dispatchable(node: string): Owner | undefined {
+    const owner = this.#owners.get(node);
+    return owner?.state === "ready" && !owner.draining ? owner : undefined;
+  }
+
+  /** Whether this very claim holds. */
+  isCurrent(owner: Owner): boolean {
+    return this.#owners.get(owner.node) === owner;
+  }
+
+  /** Claims pending ownership; undefined where the node has an owner. */
+  claim(node: string, instanceId: string, session: Session): Owner | undefined {
+    if (this.#owners.has(node)) return undefined;
+    const owner: MutableOwner = {
+      node,
+      instanceId,
+      session,
+      generation: ++this.#generation,
+      state: "pending",
+      draining: false,
+      readySince: undefined,
+    };
+    this.#owners.set(node, owner);
+    return owner;
+  }
+
+  /** Makes the current pending owner ready: its resources come online, then the event. False where it is not that. */
+  activate(claim: Owner, statuses: readonly ProviderStatus[]): boolean {
+    const owner = this.#current(claim);
+    if (owner === undefined || owner.state !== "pending") return false;
+    owner.state = "ready";
+    owner.readySince = this.#clock.wallNow();
+    this.#ledger.activate(owner.node, owner.generation, statuses);
+    this.emit({ node: owner.node, type: "connected" });
+    return true;
+  }
+
+  /** Sends the owner nothing new from here on. */
+  drain(claim: Owner): void {
+    const owner = this.#current(claim);
+    if (owner !== undefined) owner.draining = true;
+  }
+
+  /**
+   * The end of an ownership (spec rule 3): the generation's leases return and its resources go
+   * offline, then the event. Nothing where the claim does not hold any more.
+   */
+  disconnect(claim: Owner, code: string, reason: string): void {
+    const owner = this.#current(claim);
+    if (owner === undefined) return;
+    this.#owners.delete(owner.node);
+    this.#ledger.fence(owner.node, owner.generation);
+    if (owner.state === "ready") this.emit({ node: owner.node, type: "disconnected", code, reason });
+    else this.emit({ node: owner.node, type: "refused", code: "not_ready", reason: `${code}: ${reason}` });
+  }
+
+  /** Tells the subscribers of something that happened to a node now. */
+  emit(event: Omit<NodeEvent, "at">): void {
+    this.#events.emit("node", { ...event, at: new Date(this.#clock.wallNow()).toISOString() });
+  }
+
+  #current(claim: Owner): MutableOwner | undefined {
+    const owner = this.#owners.get(claim.node);
+    return owner === claim ? owner : undefined;
+  }
+}

@@ -1,0 +1,300 @@
+import { create } from "@bufbuild/protobuf";
+import type {
+  Clock,
+  Connection,
+  FlowLimits,
+  GoAway,
+  HeartbeatSettings,
+  NodeReadyRequest,
+  RegisterRequest,
+  SessionMessage,
+  Timer,
+} from "@iop/wire";
+import {
+  GoAwayCode,
+  NodeReadyResponseSchema,
+  RegisterCode,
+  RegisterResponseSchema,
+  Session,
+  WireError,
+  agreeFlowLimits,
+} from "@iop/wire";
+
+import type { Catalog } from "./catalog.ts";
+import { EdgeError } from "./edge-error.ts";
+import type { NodeRecord } from "./node-record.ts";
+import type { NodeRegistry, Owner } from "./node-registry.ts";
+import type { NodeStore } from "./node-store.ts";
+import { digestToken } from "./node-store.ts";
+import type { ResourceLedger } from "./resource-ledger.ts";
+
+/** The version of the wire contract that this Edge speaks. */
+const PROTOCOL_VERSION = 1;
+/** How long a connection may be unregistered, in milliseconds. */
+const REGISTRATION_MS = 10_000;
+/** How long a Node may take to apply its configuration, in milliseconds. */
+const READY_MS = 30_000;
+/** Longest frame before registration, in bytes: somebody without a token makes the Edge allocate no more. */
+const UNREGISTERED_FRAME_BYTES = 64 * 1024;
+/** When a Node that is turned away by a shutdown should try again, in milliseconds: what a restart takes. */
+export const RETRY_AFTER_MS = 2_000;
+
+/** What all sessions of an Edge share. */
+export interface NodeSessionContext {
+  readonly edgeName: string;
+  readonly clock: Clock;
+  readonly store: NodeStore;
+  readonly catalog: Catalog;
+  readonly registry: NodeRegistry;
+  readonly ledger: ResourceLedger;
+  readonly flow: FlowLimits;
+  readonly heartbeat: HeartbeatSettings;
+  /** Whether the Edge takes no new Nodes. */
+  readonly draining: () => boolean;
+  /** The session is over; once. */
+  readonly closed: (session: NodeSession) => void;
+}
+
+interface Refusal {
+  readonly code: RegisterCode;
+  /** The same as an event's code. */
+  readonly event: string;
+  readonly reason: string;
+  readonly retryable: boolean;
+}
+
+/** One accepted connection, from its first byte: registration, readiness, status, end. */
+export class NodeSession {
+  readonly #context: NodeSessionContext;
+  readonly #session: Session;
+  #owner: Owner | undefined;
+  #revision = 0n;
+  #deadline: Timer;
+
+  /** To be made in the turn in which the connection was handed out. */
+  constructor(connection: Connection, context: NodeSessionContext) {
+    this.#context = context;
+    this.#session = new Session({
+      connection,
+      role: "edge",
+      clock: context.clock,
+      maxFrameBytes: UNREGISTERED_FRAME_BYTES,
+      handlers: {
+        message: (message) => this.#onMessage(message),
+        goAway: (goAway) => this.#onGoAway(goAway),
+        closed: (error) => this.#onClosed(error),
+      },
+    });
+    this.#deadline = context.clock.setTimer(() => {
+      this.close(GoAwayCode.REGISTRATION_TIMEOUT, `not registered within ${REGISTRATION_MS} ms`);
+    }, REGISTRATION_MS);
+  }
+
+  /** Whether a registration was accepted. */
+  get registered(): boolean {
+    return this.#owner !== undefined;
+  }
+
+  /** Open streams. */
+  get streams(): number {
+    return this.#session.streams;
+  }
+
+  /** Asks the Node to finish what runs and to expect nothing new. */
+  drain(): void {
+    this.#session.goAway(GoAwayCode.DRAINING, "the Edge is shutting down", RETRY_AFTER_MS);
+  }
+
+  /** Ends the connection with a word. Idempotent. */
+  close(code: GoAwayCode, reason: string): void {
+    this.#session.close(code, reason, code === GoAwayCode.DRAINING ? RETRY_AFTER_MS : 0);
+  }
+
+  #onMessage(message: SessionMessage): void {
+    if (this.#owner === undefined) {
+      if (message.case === "registerRequest") this.#register(message.value);
+      else this.close(GoAwayCode.NOT_REGISTERED, `${message.case} before registration`);
+      return;
+    }
+    switch (message.case) {
+      case "nodeReadyRequest":
+        this.#ready(this.#owner, message.value);
+        return;
+      case "providerStatus":
+        if (this.#owner.state === "ready")
+          this.#context.ledger.report(this.#owner.node, this.#owner.generation, message.value);
+        return;
+      case "registerRequest":
+      case "registerResponse":
+      case "nodeReadyResponse":
+        this.close(GoAwayCode.PROTOCOL_ERROR, `unexpected ${message.case}`);
+        return;
+    }
+  }
+
+  // Everything in one turn: nothing can come between the check of an owner and the claim.
+  #register(request: RegisterRequest): void {
+    const { registry, catalog, flow, heartbeat, edgeName } = this.#context;
+    const record = this.#authenticate(request);
+    if (record === undefined) return;
+    const { name } = record;
+    const current = registry.owner(name);
+    const moves =
+      current !== undefined && request.instanceId !== "" && current.instanceId === request.instanceId;
+    if (current !== undefined && !moves) {
+      this.#refuse(name, {
+        code: RegisterCode.DUPLICATE_NODE,
+        event: "duplicate_node",
+        reason: `node ${name} is connected already, from another process`,
+        retryable: true,
+      });
+      return;
+    }
+    let limits: FlowLimits;
+    let config: ReturnType<Catalog["configFor"]>;
+    try {
+      limits = agreeFlowLimits(flow, request.limits);
+      config = catalog.configFor(record);
+    } catch (error) {
+      this.#refuse(name, refusalOf(error));
+      return;
+    }
+    if (current !== undefined) {
+      // The same process has dialled again: its old connection is dead, whether it has noticed or not.
+      registry.disconnect(current, "superseded", `${name} has connected again`);
+      current.session.close(GoAwayCode.SUPERSEDED, "the same Node has connected again");
+    }
+    const owner = registry.claim(name, request.instanceId, this.#session);
+    if (owner === undefined) {
+      this.close(GoAwayCode.SUPERSEDED, `node ${name} was claimed meanwhile`);
+      return;
+    }
+    this.#owner = owner;
+    this.#revision = config.revision;
+    this.#session.send({
+      case: "registerResponse",
+      value: create(RegisterResponseSchema, {
+        accepted: true,
+        nodeId: name,
+        config,
+        limits,
+        edgeName,
+        heartbeat,
+      }),
+    });
+    this.#session.agree(limits, heartbeat);
+    this.#deadline.cancel();
+    this.#deadline = this.#context.clock.setTimer(() => {
+      this.close(GoAwayCode.REGISTRATION_TIMEOUT, `not ready within ${READY_MS} ms`);
+    }, READY_MS);
+  }
+
+  /** The record that the request proves to belong to; refuses it where it does not. */
+  #authenticate(request: RegisterRequest): NodeRecord | undefined {
+    const claimed = printable(request.nodeName);
+    if (request.protocolVersion !== PROTOCOL_VERSION) {
+      this.#refuse(claimed, {
+        code: RegisterCode.UNSUPPORTED_VERSION,
+        event: "unsupported_version",
+        reason: `this Edge speaks version ${PROTOCOL_VERSION} of the wire, the Node version ${request.protocolVersion}`,
+        retryable: false,
+      });
+      return undefined;
+    }
+    const record = this.#context.store.find(digestToken(request.token));
+    if (record === undefined) {
+      this.#refuse(claimed, {
+        code: RegisterCode.UNKNOWN_TOKEN,
+        event: "unknown_token",
+        reason: "no node has this token",
+        retryable: false,
+      });
+      return undefined;
+    }
+    if (request.nodeName !== record.name) {
+      this.#refuse(claimed, {
+        code: RegisterCode.NAME_MISMATCH,
+        event: "name_mismatch",
+        reason: `the token is that of another node than ${claimed}`,
+        retryable: false,
+      });
+      return undefined;
+    }
+    if (this.#context.draining()) {
+      this.#refuse(record.name, {
+        code: RegisterCode.EDGE_DRAINING,
+        event: "edge_draining",
+        reason: "the Edge is shutting down",
+        retryable: true,
+      });
+      return undefined;
+    }
+    return record;
+  }
+
+  #refuse(node: string, { code, event, reason, retryable }: Refusal): void {
+    const draining = code === RegisterCode.EDGE_DRAINING;
+    this.#session.send({
+      case: "registerResponse",
+      value: create(RegisterResponseSchema, {
+        accepted: false,
+        reason,
+        code,
+        retryable,
+        retryAfterMs: draining ? RETRY_AFTER_MS : 0,
+        edgeName: this.#context.edgeName,
+      }),
+    });
+    this.close(draining ? GoAwayCode.DRAINING : GoAwayCode.NOT_REGISTERED, reason);
+    this.#context.registry.emit({ node, type: "refused", code: event, reason });
+  }
+
+  #ready(owner: Owner, request: NodeReadyRequest): void {
+    const { registry } = this.#context;
+    let problem: string | undefined;
+    if (!registry.isCurrent(owner)) problem = "another connection has taken over";
+    else if (request.nodeId !== owner.node) problem = "the node id is another one";
+    else if (request.configRevision !== this.#revision)
+      problem = "the configuration's revision is another one";
+    else if (owner.state === "pending") {
+      this.#deadline.cancel();
+      registry.activate(owner, request.providers);
+    }
+    this.#session.send({
+      case: "nodeReadyResponse",
+      value: create(NodeReadyResponseSchema, { ready: problem === undefined, reason: problem ?? "" }),
+    });
+  }
+
+  #onGoAway({ code }: GoAway): void {
+    if (code === GoAwayCode.DRAINING && this.#owner !== undefined) this.#context.registry.drain(this.#owner);
+  }
+
+  #onClosed(error: WireError): void {
+    this.#deadline.cancel();
+    if (this.#owner !== undefined) this.#context.registry.disconnect(this.#owner, error.code, error.message);
+    this.#context.closed(this);
+  }
+}
+
+function refusalOf(error: unknown): Refusal {
+  if (WireError.is(error) && error.code === "invalid_argument") {
+    return {
+      code: RegisterCode.UNSPECIFIED,
+      event: "invalid_limits",
+      reason: `the Node's limits are refused: ${error.message}`,
+      retryable: false,
+    };
+  }
+  return {
+    code: RegisterCode.CONFIG_FAILED,
+    event: "config_failed",
+    reason: `no configuration could be made: ${EdgeError.is(error) ? error.message : "internal error"}`,
+    retryable: true,
+  };
+}
+
+/** What somebody without a token says of itself, fit for a log. */
+function printable(text: string): string {
+  return text.slice(0, 64).replace(/[^\x20-\x7e]/g, "?");
+}
