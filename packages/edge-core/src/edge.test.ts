@@ -184,6 +184,41 @@ describe("shutting down", () => {
     await expect(HandDrivenNode.dial(world)).rejects.toMatchObject({ code: "dial_failed" });
   });
 
+  test("it waits for the last of what runs", async () => {
+    const world = await EdgeWorld.listening();
+    const node = await HandDrivenNode.ready(world);
+    await world.submit();
+    await world.submit();
+    const closing = world.edge.close();
+    for (const tunnel of node.opened) {
+      await world.clock.settle();
+      expect(node.closed).toBeUndefined();
+      sendStart(tunnel);
+      sendEnd(tunnel);
+    }
+    await world.settled(closing);
+    expect(node.closed).toBeDefined();
+    expect(world.lifecycle).toEqual(["n1 connected", "n1 disconnected closed"]);
+  });
+
+  test("who still gets through while the listener closes is turned away", async () => {
+    const gate = Promise.withResolvers<void>();
+    const world = await EdgeWorld.listening({}, (transport) => ({
+      dial: (options) => transport.dial(options),
+      async listen(options) {
+        const listener = await transport.listen(options);
+        return { address: listener.address, close: () => gate.promise.then(() => listener.close()) };
+      },
+    }));
+    const closing = world.edge.close();
+    await world.clock.settle();
+    const late = await HandDrivenNode.dial(world);
+    await world.clock.settle();
+    expect(late.goAways.map(({ code }) => code)).toEqual([GoAwayCode.DRAINING]);
+    gate.resolve();
+    await closing;
+  });
+
   test("what does not finish in time ends with an error", async () => {
     const world = await EdgeWorld.listening({ drainTimeoutMs: 99_000 });
     const node = await HandDrivenNode.ready(world);

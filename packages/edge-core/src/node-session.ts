@@ -121,8 +121,8 @@ export class NodeSession {
         this.#ready(this.#owner, message.value);
         return;
       case "providerStatus":
-        if (this.#owner.state === "ready")
-          this.#context.ledger.report(this.#owner.node, this.#owner.generation, message.value);
+        // Of a Node that is not ready it changes nothing: its resources are of no generation yet.
+        this.#context.ledger.report(this.#owner.node, this.#owner.generation, message.value);
         return;
       case "registerRequest":
       case "registerResponse":

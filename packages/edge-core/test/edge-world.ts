@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { VirtualClock } from "@iop/wire";
+import type { Transport, VirtualClock } from "@iop/wire";
 import { createVirtualClock } from "@iop/wire";
 import type { MemoryTransport } from "@iop/wire/memory";
 import { memoryTransport } from "@iop/wire/memory";
@@ -20,12 +20,16 @@ export class EdgeWorld {
   readonly nodeEvents: NodeEvent[] = [];
   readonly runEvents: RunOutcomeEvent[] = [];
 
-  constructor(options: Partial<EdgeOptions> = {}) {
+  /** `around` puts something around the network that the Edge listens on. */
+  constructor(
+    options: Partial<EdgeOptions> = {},
+    around: (transport: Transport) => Transport = (transport) => transport,
+  ) {
     this.clock = createVirtualClock();
     this.transport = memoryTransport({ clock: this.clock });
     this.edge = createEdge({
       name: "edge-1",
-      transport: this.transport,
+      transport: around(this.transport),
       clock: this.clock,
       nodes: [nodeRecord("n1", "token-1"), nodeRecord("n2", "token-2")],
       models: [{ key: "m", candidates: [{ node: "n1", provider: "p1", target: "served" }] }],
@@ -35,8 +39,8 @@ export class EdgeWorld {
     this.edge.events.on("run", (event) => void this.runEvents.push(event));
   }
 
-  static async listening(options: Partial<EdgeOptions> = {}): Promise<EdgeWorld> {
-    const world = new EdgeWorld(options);
+  static async listening(...parameters: ConstructorParameters<typeof EdgeWorld>): Promise<EdgeWorld> {
+    const world = new EdgeWorld(...parameters);
     await world.edge.listen();
     return world;
   }
