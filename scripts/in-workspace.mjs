@@ -16,6 +16,8 @@ const script = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).scri
  * what it gets. Within this time it is the same one, in milliseconds.
  */
 const SAME_SIGNAL_MS = 500;
+/** How often to look whether whoever started this is still there, in milliseconds. */
+const PARENT_CHECK_MS = 250;
 
 if (script === undefined) {
   console.error(`There is no script ws:${name}.`);
@@ -47,19 +49,27 @@ const child = spawn(
 );
 
 let lastSignal = -Infinity;
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
-  process.on(signal, () => {
-    const now = performance.now();
-    if (now - lastSignal < SAME_SIGNAL_MS) return;
-    lastSignal = now;
-    try {
-      if (isWindows) child.kill(signal);
-      else process.kill(-child.pid, signal);
-    } catch {
-      // It has just ended.
-    }
-  });
+function pass(signal) {
+  const now = performance.now();
+  if (now - lastSignal < SAME_SIGNAL_MS) return;
+  lastSignal = now;
+  try {
+    if (isWindows) child.kill(signal);
+    else process.kill(-child.pid, signal);
+  } catch {
+    // It has just ended.
+  }
 }
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => pass(signal));
+
+// npm passes a signal to the shell that it starts us through, which ends without a word to us.
+const parent = process.ppid;
+const watch = setInterval(() => {
+  if (process.ppid === parent) return;
+  clearInterval(watch);
+  pass("SIGTERM");
+}, PARENT_CHECK_MS);
+
 child.on("error", (error) => {
   console.error(error.message);
   process.exitCode = 1;

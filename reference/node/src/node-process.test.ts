@@ -36,6 +36,12 @@ function file(text: string): string {
   return path;
 }
 
+function isRetry(message: unknown): boolean {
+  return (
+    typeof message === "object" && message !== null && "msg" in message && message.msg === "will dial again"
+  );
+}
+
 describe("iop-node", () => {
   it("checks a file and says so", async () => {
     const { code, stdout } = await run(["--config", example, "--check"]);
@@ -58,7 +64,7 @@ describe("iop-node", () => {
     expect([code, stdout]).toEqual([4, ""]);
     const lines = stderr.trim().split("\n");
     const messages = lines.map((line): unknown => JSON.parse(line));
-    expect(messages).toContainEqual(expect.objectContaining({ msg: "will dial again", attempt: 1 }));
+    expect(messages.filter((message) => isRetry(message))).toHaveLength(1);
     expect(stderr).not.toContain("s3cr3t");
   });
 });
