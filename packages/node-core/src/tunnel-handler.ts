@@ -1,0 +1,255 @@
+import type { HeaderList, Provider, TunnelRequest, TunnelResponse } from "@iop/agent-runtime";
+import { RuntimeError } from "@iop/agent-runtime";
+import type { ProviderTunnelRequest, StreamMessage, WireStream } from "@iop/wire";
+import { receiveBody, WireError } from "@iop/wire";
+
+import type { HostedProvider } from "./hosted-provider.ts";
+import { describeFailure } from "./hosted-provider.ts";
+import type { ProviderSet } from "./provider-set.ts";
+import { endFrame, errorFrame, headersFault, headFault, startFrame, usageFrame } from "./tunnel-frames.ts";
+
+/** What a terminal ERROR says. */
+interface TunnelFailure {
+  readonly code: string;
+  readonly text: string;
+}
+
+/** One tunnel that runs: how to stop it, and why it was stopped. */
+class TunnelWork {
+  readonly #abort = new AbortController();
+  /** Why it is to stop; the first reason stays. */
+  stopped: TunnelFailure | undefined;
+
+  /** Given to the provider. */
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  stop(failure: TunnelFailure): void {
+    this.stopped ??= failure;
+    this.release();
+  }
+
+  /** Lets the provider close what it holds; the outcome stays what it is. */
+  release(): void {
+    if (!this.#abort.signal.aborted)
+      this.#abort.abort(new RuntimeError("cancelled", this.stopped?.text ?? "the exchange is over"));
+  }
+
+  throwIfStopped(): void {
+    if (this.stopped !== undefined) throw new RuntimeError("cancelled", this.stopped.text);
+  }
+}
+
+/**
+ * Serves tunnels: request body, place in the provider's gate, the provider's answer as frames, and exactly
+ * one terminal, sent after the provider's work has stopped and its place is free again. Knows nothing of
+ * sessions: a tunnel ends with its stream.
+ */
+export class TunnelHandler {
+  readonly #providers: ProviderSet;
+  readonly #heldBodyBytes: number;
+  readonly #running = new Set<TunnelWork>();
+  #held = 0;
+  #refusal: TunnelFailure | undefined;
+
+  constructor(options: {
+    readonly providers: ProviderSet;
+    /** Request bodies held at once, in bytes. */
+    readonly heldBodyBytes: number;
+  }) {
+    this.#providers = options.providers;
+    this.#heldBodyBytes = options.heldBodyBytes;
+  }
+
+  /** Tunnels whose work has not ended. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  /** Serves one stream to its end. `bodyBytes` is the longest request body. */
+  handle(stream: WireStream, request: ProviderTunnelRequest, bodyBytes: number): void {
+    if (this.#refusal === undefined) void this.#serve(stream, request, bodyBytes);
+    else refuse(stream, this.#refusal.code, this.#refusal.text);
+  }
+
+  /** From now on new tunnels are refused; those that run go on. */
+  close(code: string, text: string): void {
+    this.#refusal ??= { code, text };
+  }
+
+  /** Stops all that runs; each still gets its terminal, with this code and text. */
+  stop(code: string, text: string): void {
+    for (const work of this.#running) work.stop({ code, text });
+  }
+
+  async #serve(stream: WireStream, request: ProviderTunnelRequest, bodyBytes: number): Promise<void> {
+    const work = new TunnelWork();
+    this.#running.add(work);
+    stream.signal.addEventListener("abort", () => {
+      const reason: unknown = stream.signal.reason;
+      work.stop({ code: "cancelled", text: WireError.is(reason) ? reason.message : "cancelled" });
+    });
+    let terminal: StreamMessage;
+    try {
+      await this.#exchange(work, stream, request, bodyBytes);
+      terminal = endFrame();
+    } catch (error) {
+      const { code, text } = work.stopped ?? failureOf(error);
+      work.release();
+      terminal = errorFrame(code, text);
+    }
+    this.#running.delete(work);
+    stream.send(terminal);
+  }
+
+  async #exchange(
+    work: TunnelWork,
+    stream: WireStream,
+    request: ProviderTunnelRequest,
+    bodyBytes: number,
+  ): Promise<void> {
+    const hosted = this.#providers.get(request.providerId);
+    const { provider } = hosted;
+    if (provider.tunnel === undefined || !hosted.serves(request.operation)) {
+      throw new RuntimeError(
+        "unsupported_operation",
+        `provider ${hosted.id} does not serve ${JSON.stringify(request.operation)}`,
+      );
+    }
+    const headers = toHeaders(request);
+    const length = Math.max(Number(request.bodyLength), request.body.length);
+    if (length > bodyBytes)
+      throw new RuntimeError("body_too_large", `body of ${length} bytes; the limit is ${bodyBytes}`);
+    if (this.#held + length > this.#heldBodyBytes) {
+      throw new RuntimeError("capacity_exhausted", `this node holds ${this.#held} bytes of request bodies`);
+    }
+    this.#held += length;
+    try {
+      const body = await receiveBody(stream, {
+        head: request.body,
+        lengthBytes: length,
+        limitBytes: bodyBytes,
+      });
+      work.throwIfStopped();
+      const admission = hosted.admit();
+      try {
+        await relay(work, stream, hosted, toTunnelRequest(request, headers, body));
+      } finally {
+        admission.end();
+      }
+    } finally {
+      this.#held -= length;
+    }
+  }
+}
+
+/** Refuses a stream that was just opened; nothing ran. */
+export function refuse(stream: WireStream, code: string, text: string): void {
+  stream.send(errorFrame(code, text));
+}
+
+async function relay(
+  work: TunnelWork,
+  stream: WireStream,
+  hosted: HostedProvider,
+  request: TunnelRequest,
+): Promise<void> {
+  const { signal } = work;
+  const response = await open(hosted, request, signal);
+  const body = response.body[Symbol.asyncIterator]();
+  let ended = false;
+  try {
+    work.throwIfStopped();
+    const fault = headFault(response);
+    if (fault !== undefined) throw new RuntimeError("provider_error", `the provider's answer: ${fault}`);
+    sendStart(stream, response);
+    for (;;) {
+      const step = await body.next();
+      if (step.done === true) break;
+      if (!stream.sendBody(step.value)) await stream.drained();
+      if (signal.aborted) work.throwIfStopped();
+    }
+    ended = true;
+  } finally {
+    if (!ended) {
+      // First the signal: a generator that was never started does not see `return`.
+      work.release();
+      await discard(body);
+    }
+    if (work.stopped === undefined) reportUsage(stream, response);
+  }
+}
+
+async function open(
+  hosted: HostedProvider,
+  request: TunnelRequest,
+  signal: AbortSignal,
+): Promise<TunnelResponse> {
+  const provider: Provider = hosted.provider;
+  try {
+    const response = await provider.tunnel?.(request, { signal });
+    if (response !== undefined) return response;
+  } catch (error) {
+    if (RuntimeError.is(error) && error.code === "provider_unreachable") void hosted.check();
+    throw error;
+  }
+  throw new RuntimeError("unsupported_operation", `provider ${hosted.id} has no tunnel`);
+}
+
+function sendStart(stream: WireStream, response: TunnelResponse): void {
+  try {
+    stream.send(startFrame(response));
+  } catch (error) {
+    throw new RuntimeError("provider_error", "the provider's answer: its headers are over 64 KiB", {
+      cause: error,
+    });
+  }
+}
+
+function reportUsage(stream: WireStream, response: TunnelResponse): void {
+  try {
+    const usage = usageFrame(response.usage());
+    if (usage !== undefined) stream.send(usage);
+  } catch {
+    // An observation; its failure is not the request's.
+  }
+}
+
+async function discard(body: AsyncIterator<Uint8Array>): Promise<void> {
+  try {
+    await body.return?.();
+  } catch {
+    // What went wrong before is what counts.
+  }
+}
+
+function toHeaders(request: ProviderTunnelRequest): HeaderList {
+  const headers = request.headers.map(({ name, value }) => [name, value] as const);
+  const fault = headersFault(headers);
+  if (fault !== undefined) throw new RuntimeError("invalid_request", `the request's headers: ${fault}`);
+  return headers;
+}
+
+function toTunnelRequest(
+  request: ProviderTunnelRequest,
+  headers: HeaderList,
+  body: Uint8Array,
+): TunnelRequest {
+  return {
+    requestId: request.requestId,
+    operation: request.operation,
+    method: request.method,
+    path: request.path,
+    headers,
+    body: body.length === 0 ? [] : [body],
+    target: request.target,
+    firstByteTimeoutMs: request.firstByteTimeoutMs,
+    idleTimeoutMs: request.idleTimeoutMs,
+  };
+}
+
+function failureOf(error: unknown): TunnelFailure {
+  if (RuntimeError.is(error) || WireError.is(error)) return { code: error.code, text: error.message };
+  return { code: "internal", text: describeFailure(error) };
+}
