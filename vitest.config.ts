@@ -6,7 +6,10 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "unit", include: ["packages/*/src/**/*.test.ts", "reference/*/src/**/*.test.ts", "scripts/*.test.mjs"] },
+        test: {
+          name: "unit",
+          include: ["packages/*/src/**/*.test.ts", "reference/*/src/**/*.test.ts", "scripts/*.test.mjs"],
+        },
       },
       { extends: true, test: { name: "conformance", include: ["test/conformance/**/*.test.ts"] } },
       {
