@@ -20,6 +20,8 @@ export interface Contenders extends AsyncDisposable {
   readonly proxy: Contender;
   readonly iop: Contender;
   readonly direct: Contender;
+  /** IOP's way to a provider process of its own. */
+  readonly apart: Contender;
 }
 
 export const API_KEY = "bench-key";
@@ -30,6 +32,7 @@ export async function startContenders(): Promise<Contenders> {
   const stack = new AsyncDisposableStack();
   const provider = stack.use(await startHost("provider", ["--port", "0"]));
   const providerUrl = provider.ready["http"] ?? "";
+  const otherProvider = stack.use(await startHost("provider", ["--port", "0"]));
 
   const program = fileURLToPath(new URL("relay.ts", import.meta.url));
   const inner = stack.use(await startProcess("relay", [program, "0", providerUrl]));
@@ -52,10 +55,16 @@ export async function startContenders(): Promise<Contenders> {
         {
           name: "bench-node",
           token: { sha256: sha256("bench-token") },
-          providers: [{ id: "p", adapter: "openai-compat", endpoint: providerUrl, capacity: CAPACITY }],
+          providers: [
+            { id: "p", adapter: "openai-compat", endpoint: providerUrl, capacity: CAPACITY },
+            { id: "q", adapter: "openai-compat", endpoint: otherProvider.ready["http"], capacity: CAPACITY },
+          ],
         },
       ],
-      models: { demo: { candidates: [{ node: "bench-node", provider: "p", target: "iop-demo" }] } },
+      models: {
+        demo: { candidates: [{ node: "bench-node", provider: "p", target: "iop-demo" }] },
+        apart: { candidates: [{ node: "bench-node", provider: "q", target: "iop-demo" }] },
+      },
     }),
   );
   const edge = stack.use(await startHost("edge", ["--config", edgeFile]));
@@ -86,8 +95,16 @@ export async function startContenders(): Promise<Contenders> {
     model: "demo",
     pids: [edge.pid, node.pid],
   };
+  const apart: Contender = { ...iop, model: "apart" };
   const owned = stack.move();
-  return { all: [direct, proxy, iop], direct, proxy, iop, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    all: [direct, proxy, iop],
+    direct,
+    proxy,
+    iop,
+    apart,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }
 
 function sha256(text: string): string {

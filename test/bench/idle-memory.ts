@@ -44,7 +44,7 @@ async function perStream(contender: Contender, load: Load, streams: number): Pro
               { stream: true, iop_test: { tokens: 8, fail: "hang", at: "first_token" } },
               {
                 signal: stop.signal,
-                onFirstByte: () => {
+                onHead: () => {
                   open++;
                   resolve();
                 },

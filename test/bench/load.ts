@@ -14,11 +14,16 @@ export interface Exchange {
 export class Load implements AsyncDisposable {
   readonly #agent = new Agent({ connections: null, pipelining: 1, headersTimeout: 0, bodyTimeout: 0 });
 
-  /** One chat request. `onData` sees each chunk; the promise resolves at the end. @throws on any failure or status but 200. */
+  /** One chat request; resolves at its end. @throws on any failure or status but 200. */
   chat(
     contender: Contender,
     body: Readonly<Record<string, unknown>>,
-    options: { readonly onFirstByte?: () => void; readonly signal?: AbortSignal } = {},
+    options: {
+      /** The response's head is here; an idle stream has no more than that. */
+      readonly onHead?: () => void;
+      readonly onData?: () => void;
+      readonly signal?: AbortSignal;
+    } = {},
   ): Promise<Exchange> {
     const { promise, resolve, reject } = Promise.withResolvers<Exchange>();
     const started = performance.now();
@@ -30,12 +35,12 @@ export class Load implements AsyncDisposable {
       },
       onResponseStart(_, statusCode) {
         if (statusCode !== 200) reject(new Error(`${contender.name}: status ${statusCode}`));
-        // Idle streams have a head and no body yet.
-        options.onFirstByte?.();
+        options.onHead?.();
       },
       onResponseData(_, chunk) {
         if (bytes === 0) firstByteMs = performance.now() - started;
         bytes += chunk.length;
+        options.onData?.();
       },
       onResponseEnd() {
         resolve({ firstByteMs, totalMs: performance.now() - started, bytes });

@@ -7,12 +7,14 @@ import { measureFirstByte } from "./first-byte.ts";
 import { measureIdleMemory } from "./idle-memory.ts";
 import { Load } from "./load.ts";
 import type { Row } from "./row.ts";
+import { measureUpload } from "./upload.ts";
 
 const measurements = {
   "first-byte": measureFirstByte,
   cpu: measureCpu,
   "chunk-rate": measureChunkRate,
   "idle-memory": measureIdleMemory,
+  upload: measureUpload,
 } as const;
 
 const wanted = process.argv.slice(2).filter((argument) => argument !== "--");

@@ -71,7 +71,7 @@ describe("a peer on the Node port", () => {
       framed({
         message: { case: "nodeReadyRequest", value: create(NodeReadyRequestSchema, { nodeId: "node-1" }) },
       }),
-      "register",
+      "before registration",
     ],
     [
       "a stream before registration",

@@ -99,6 +99,10 @@ describe("headers", () => {
     expect(named(through.rawHeaders, endToEnd)).toEqual(named(straight.rawHeaders, endToEnd));
     expect(named(through.rawHeaders, ["set-cookie"])).toEqual(["set-cookie: a=1", "set-cookie: b=2"]);
     expect(named(through.rawHeaders, ["keep-alive"])).not.toContain("keep-alive: timeout=9");
+  });
+
+  test("a stream asks proxies on the way not to hold it back", async () => {
+    const { through } = await both({ messages, stream: true });
     expect(named(through.rawHeaders, ["x-accel-buffering"])).toEqual(["x-accel-buffering: no"]);
   });
 

@@ -29,7 +29,8 @@ async function digestOf(
       model,
       stream: true,
       messages: [{ role: "user", content: `stream number ${index}` }],
-      iop_test: { tokens: 30 + (index % 17), tokens_per_second: 100 },
+      // Each stops halfway, until all are there.
+      iop_test: { tokens: 30 + (index % 17), fail: "hang", at: "middle" },
     }),
   });
   if (statusCode !== 200) throw new Error(`${statusCode}: ${await body.text()}`);
@@ -43,13 +44,15 @@ describe("one Node", () => {
     await using resources = new AsyncDisposableStack();
     const agent = resources.adopt(new Agent({ connections: null, pipelining: 1 }), (one) => one.destroy());
     const indexes = Array.from({ length: STREAMS }, (_, index) => index);
-    const through = await Promise.all(
-      indexes.map((index) => digestOf(stack.http, stack.apiKey, MODEL, index, agent)),
-    );
+    const all = async (url: string, apiKey: string, model: string): Promise<string[]> => {
+      const digests = Promise.all(indexes.map((index) => digestOf(url, apiKey, model, index, agent)));
+      await Promise.race([stack.provider.when((state) => state.hanging === STREAMS), digests]);
+      stack.provider.release();
+      return digests;
+    };
+    const through = await all(stack.http, stack.apiKey, MODEL);
     expect(stack.provider.state().max_active_requests).toBe(STREAMS);
-    const straight = await Promise.all(
-      indexes.map((index) => digestOf(stack.providerUrl, "none", "iop-demo", index, agent)),
-    );
+    const straight = await all(stack.providerUrl, "none", "iop-demo");
     expect(new Set(straight).size).toBe(STREAMS);
     expect(through).toEqual(straight);
     await stack.idle();

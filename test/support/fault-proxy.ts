@@ -76,6 +76,7 @@ export async function startFaultProxy(target: number): Promise<FaultProxy> {
     },
     rate(limit) {
       bytesPerSecond = limit;
+      for (const pump of pairs) pump.push();
     },
     freeze() {
       frozen = true;

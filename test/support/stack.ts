@@ -15,6 +15,8 @@ export interface StackOptions {
   readonly proxied?: boolean;
   /** Goes into the Edge's `edge:` section. */
   readonly edge?: Readonly<Record<string, unknown>>;
+  /** More models, by key: the endpoint of a provider of their own. */
+  readonly models?: Readonly<Record<string, string>>;
   /** Goes into the provider's entry. */
   readonly provider?: Readonly<Record<string, unknown>>;
 }
@@ -25,6 +27,7 @@ const snapshotSchema = z.object({
     z.object({
       name: z.string(),
       connected: z.boolean(),
+      round_trip_ms: z.number().optional(),
       providers: z.array(
         z.object({
           status: z.string(),
@@ -65,6 +68,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
     stack.defer(() => rm(folder, { recursive: true, force: true }));
     const provider = stack.use(createProvider());
     const providerUrl = await provider.listen();
+    const more = Object.entries(options.models ?? {});
     const token = randomBytes(24).toString("base64url");
     const apiKey = randomBytes(24).toString("base64url");
 
@@ -84,6 +88,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
             name: "node-1",
             token: { sha256: sha256(token) },
             providers: [
+              ...more.map(([id, endpoint]) => ({ id, adapter: "openai-compat", endpoint })),
               {
                 id: "p1",
                 adapter: "openai-compat",
@@ -94,7 +99,12 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
             ],
           },
         ],
-        models: { [MODEL]: { candidates: [{ node: "node-1", provider: "p1", target: "iop-demo" }] } },
+        models: Object.fromEntries(
+          [[MODEL, "p1"], ...more.map(([id]) => [id, id])].map(([key, id]) => [
+            key,
+            { candidates: [{ node: "node-1", provider: id, target: "iop-demo" }] },
+          ]),
+        ),
       }),
     );
     const edge = stack.use(await startHost("edge", ["--config", edgeFile]));

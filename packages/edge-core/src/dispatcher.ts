@@ -118,7 +118,7 @@ export class Dispatcher {
       throw new EdgeError("body_too_large", `body of ${bodyLength} bytes; the limit is ${this.#bodyBytes}`);
     }
     const inline = bodyLength <= INLINE_BODY_BYTES;
-    const requestId = crypto.randomUUID();
+    const requestId = submission.requestId ?? crypto.randomUUID();
     const request = create(ProviderTunnelRequestSchema, {
       requestId,
       providerId: dispatch.providerId,

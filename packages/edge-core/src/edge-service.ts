@@ -48,6 +48,8 @@ export interface ProviderTunnel extends AsyncIterable<TunnelFrame> {
 
 /** A request for a raw exchange with a provider of `model`. */
 export interface TunnelSubmission {
+  /** Names the request in events and in the Node's logs; unique. Default: drawn. */
+  readonly requestId?: string;
   /** Key in the model catalog. */
   readonly model: string;
   /** `chat_completions`, `models`, …: the profile has its path. */

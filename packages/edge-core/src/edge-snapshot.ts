@@ -26,10 +26,12 @@ export function edgeSnapshot(state: {
 }
 
 function nodeSnapshot({ record, providers }: CatalogNode, owner: Owner | undefined): NodeSnapshot {
+  const roundTripMs = owner?.session.roundTripMs;
   return {
     name: record.name,
     connected: owner !== undefined,
     ...(owner?.readySince === undefined ? {} : { ready_since: new Date(owner.readySince).toISOString() }),
+    ...(roundTripMs === undefined ? {} : { round_trip_ms: Math.round(roundTripMs * 10) / 10 }),
     providers: providers.map((provider) => providerSnapshot(provider, owner)),
   };
 }

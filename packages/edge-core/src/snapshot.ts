@@ -13,6 +13,8 @@ export interface NodeSnapshot {
   readonly connected: boolean;
   /** ISO 8601; only while connected. */
   readonly ready_since?: string;
+  /** Of the last answered heartbeat, in milliseconds; only while connected. */
+  readonly round_trip_ms?: number;
   readonly providers: readonly ProviderSnapshot[];
 }
 

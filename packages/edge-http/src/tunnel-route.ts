@@ -51,6 +51,7 @@ async function openTunnel(
     if (exchange.over) return undefined;
     try {
       return await edge.submitProviderTunnel({
+        requestId: exchange.id,
         model,
         operation,
         method: "POST",
