@@ -1,1 +1,1 @@
-export {};
+export { openAiCompat } from "./open-ai-compat.ts";

@@ -1,0 +1,62 @@
+import { RuntimeError, type ProviderHealth } from "@iop/agent-runtime";
+import { createUsageObserver } from "@iop/provider-protocols";
+import { Exchange, type ExchangeResponse } from "./exchange.ts";
+import type { ProviderConnections } from "./provider-connections.ts";
+import type { Route } from "./provider-routes.ts";
+
+/** How long the whole answer may take, in milliseconds. */
+const DEADLINE_MS = 5_000;
+/** Answers are read to their end up to here, so that the connection can be used again; beyond it is closed. */
+const MAX_DRAINED_BYTES = 1024 * 1024;
+
+export interface HealthQuestion {
+  readonly connections: ProviderConnections;
+  readonly route: Route;
+  /** Name and value alternate. */
+  readonly headers: readonly string[];
+  readonly signal: AbortSignal;
+  /** For tests. */
+  readonly deadlineMs?: number;
+}
+
+/**
+ * Asks the server for something cheap. `offline`: no connection. `degraded`: it answers late, not in HTTP,
+ * or with an error, the reason says which; a refused key (401, 403) is one. `ok`: anything else.
+ * @throws RuntimeError `cancelled`.
+ */
+export async function askHealth(question: HealthQuestion): Promise<ProviderHealth> {
+  const { route, signal, deadlineMs = DEADLINE_MS } = question;
+  const deadline = AbortSignal.timeout(deadlineMs);
+  const exchange = new Exchange({
+    ...question,
+    body: [],
+    signal: AbortSignal.any([signal, deadline]),
+    firstByteTimeoutMs: 0,
+    idleTimeoutMs: 0,
+    observe: () => createUsageObserver({ contentType: undefined, driver: "openai_chat" }),
+  });
+  try {
+    return judge(route, await drained(await exchange.run()));
+  } catch (error) {
+    const failure = RuntimeError.from(error);
+    if (signal.aborted) throw failure;
+    const late = failure.code === "cancelled";
+    const reason = late ? `no answer within ${deadlineMs} ms` : failure.message;
+    return { health: exchange.sent ? "degraded" : "offline", reason };
+  }
+}
+
+async function drained({ head, body }: ExchangeResponse): Promise<number> {
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.byteLength;
+    if (bytes > MAX_DRAINED_BYTES) break;
+  }
+  return head.status;
+}
+
+function judge({ method, path }: Route, status: number): ProviderHealth {
+  if (status < 400) return { health: "ok" };
+  const what = status === 401 || status === 403 ? "the key is refused" : "an error";
+  return { health: "degraded", reason: `${method} ${path} answered ${status}: ${what}` };
+}
