@@ -1,4 +1,4 @@
-import { GoAwayCode, ProviderHealth, RegisterCode } from "@iop/wire";
+import { DEFAULT_FLOW_LIMITS, GoAwayCode, ProviderHealth, RegisterCode } from "@iop/wire";
 import { expect, test } from "vitest";
 
 import { NodeError } from "./node-error.ts";
@@ -76,6 +76,16 @@ test.each([
   expect(node.outcome?.error).toMatchObject({ name: "NodeError", code: expected });
   expect(String(node.outcome?.error)).not.toContain("secret-token");
   expect(node.edge.sessions).toHaveLength(1);
+});
+
+test("what the edge said counts, even where the connection ends right behind it", async () => {
+  const node = await runNode(scriptedAdapter({}).adapter);
+  node.edge.last.answer({ code: RegisterCode.UNKNOWN_TOKEN });
+  node.edge.last.session.agree(DEFAULT_FLOW_LIMITS);
+  // Work for a node that was refused: a violation that ends the session in the same turn.
+  node.edge.last.open();
+  await node.clock.settle();
+  expect(node.outcome?.error).toMatchObject({ code: "unknown_token" });
 });
 
 test.each([

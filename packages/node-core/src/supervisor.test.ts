@@ -203,3 +203,22 @@ test("a request that crosses with the drain is still answered", async () => {
   expect(node.outcome).toEqual({});
   await node.end();
 });
+
+test("a provider is stopped only once its work has ended, also that of a lost session", async () => {
+  const socket = Promise.withResolvers<never>();
+  const { adapter, calls } = scriptedAdapter({ tunnel: () => socket.promise });
+  const node = await runNode(adapter);
+  await node.edge.last.welcome([{ id: "p" }]);
+  node.edge.last.open();
+  await node.clock.settle();
+  node.transport.links[0]?.cut();
+  await node.clock.settle();
+  node.shutdown.abort();
+  await node.clock.advance(1_000);
+  expect(calls).not.toContain("stop p");
+  socket.reject(new Error("closed"));
+  await node.clock.settle();
+  expect(calls).toContain("stop p");
+  expect(node.outcome).toEqual({});
+  await node.end();
+});

@@ -177,29 +177,38 @@ test("a cancel before the body is complete never reaches the provider", async ()
 });
 
 test("a response head that comes after the cancel is closed unread", async () => {
-  let returned = false;
+  const done: string[] = [];
   const head = Promise.withResolvers<TunnelResponse>();
   const node = await serving(() => head.promise);
   const tunnel = node.edge.last.open().read();
   await node.clock.settle();
   tunnel.stream.cancel("the client left");
   await node.clock.settle();
-  head.resolve({
-    ...respond([]),
-    body: {
-      [Symbol.asyncIterator]: () => ({
-        next: () => Promise.reject(new Error("read after the cancel")),
-        return: () => {
-          returned = true;
-          return Promise.resolve({ done: true, value: undefined });
-        },
-      }),
-    },
-  });
+  head.resolve({ ...respond([]), body: noted(done) });
   await node.clock.settle();
-  expect([returned, tunnel.ends.length]).toEqual([true, 1]);
+  expect([done, tunnel.ends.length]).toEqual([["return"], 1]);
   await node.end();
 });
+
+test("an answer that is refused is told through the signal before its body is returned", async () => {
+  const done: string[] = [];
+  const node = await serving((_, { signal }) => {
+    signal.addEventListener("abort", () => done.push("abort"));
+    return Promise.resolve({ ...respond([], { status: 99 }), body: noted(done) });
+  });
+  expect((await answerOf(node)).story).toEqual(["error provider_error"]);
+  expect(done).toEqual(["abort", "return"]);
+  await node.end();
+});
+
+/** A body that notes what is asked of it. */
+function noted(done: string[]): AsyncIterable<Uint8Array> {
+  const end = (name: string): Promise<IteratorResult<Uint8Array>> => {
+    done.push(name);
+    return Promise.resolve({ done: true, value: undefined });
+  };
+  return { [Symbol.asyncIterator]: () => ({ next: () => end("next"), return: () => end("return") }) };
+}
 
 test("a full gate refuses, nothing runs, and a place is free again before its terminal has left", async () => {
   const ends: PromiseWithResolvers<TunnelResponse>[] = [];
