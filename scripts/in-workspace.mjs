@@ -51,7 +51,8 @@ const child = spawn(
 let lastSignal = -Infinity;
 function pass(signal) {
   const now = performance.now();
-  if (now - lastSignal < SAME_SIGNAL_MS) return;
+  // Without a process id the shell itself did not start.
+  if (child.pid === undefined || now - lastSignal < SAME_SIGNAL_MS) return;
   lastSignal = now;
   try {
     if (isWindows) child.kill(signal);
