@@ -34,8 +34,8 @@ export interface ExchangeResponse {
 type Phase = "pending" | "sent" | "streaming" | "over";
 
 /**
- * One HTTP exchange with a provider, below the HTTP client's own streams, whose price per chunk is several
- * times ours. Bytes pass as they are; redirects are not followed, nothing is retried.
+ * One HTTP exchange with a provider, on the HTTP client's handler interface: no stream object stands between
+ * the parser and our queue. Bytes pass as they are; redirects are not followed, nothing is retried.
  */
 export class Exchange {
   readonly #options: ExchangeOptions;

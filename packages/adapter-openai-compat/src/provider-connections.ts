@@ -34,6 +34,8 @@ export class ProviderConnections {
     });
     this.#agent = new Agent({
       allowH2: false,
+      // Otherwise an environment variable could choose the experimental parser.
+      useMilo: false,
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
       // Ours apply: see Exchange.

@@ -41,7 +41,7 @@ export interface TunnelRequest {
   readonly body: readonly Uint8Array[];
   /** Model name that the provider serves; already in the body. */
   readonly target: string;
-  /** 0: the provider's setting. */
+  /** Longest wait for the first byte of the response's body, from the start of sending; 0: the provider's setting. */
   readonly firstByteTimeoutMs: number;
   /** Longest silence between two chunks; 0: the provider's setting. */
   readonly idleTimeoutMs: number;
@@ -53,8 +53,9 @@ export interface TunnelResponse {
   readonly headers: HeaderList;
   /**
    * Body bytes as they arrive, still encoded as `content-encoding` says. Pulling is what reads the
-   * provider: while nobody pulls, at most 64 KiB is read ahead. Ends cleanly only where the provider
-   * ended cleanly; a cut throws `provider_stream_cut`. Returning early closes the provider's socket.
+   * provider: while nobody pulls, reading stops once 64 KiB has been read ahead. Ends cleanly only where
+   * the provider ended cleanly; a cut throws `provider_stream_cut`. Returning early closes the provider's
+   * socket. One reader, one pull at a time; chunks need not be those that the provider sent.
    */
   readonly body: AsyncIterable<Uint8Array>;
   /** The latest usage that passed by, observed without touching the body. */
