@@ -30,9 +30,9 @@ const CAPACITY = 20_000;
 /** Starts the provider and everything that stands before it, each as a process of its own. */
 export async function startContenders(): Promise<Contenders> {
   const stack = new AsyncDisposableStack();
-  const provider = stack.use(await startHost("provider", ["--port", "0"]));
+  const provider = stack.use(await startHost("provider", ["--tokens-per-second", "0"]));
   const providerUrl = provider.ready["http"] ?? "";
-  const otherProvider = stack.use(await startHost("provider", ["--port", "0"]));
+  const otherProvider = stack.use(await startHost("provider", ["--tokens-per-second", "0"]));
 
   const program = fileURLToPath(new URL("relay.ts", import.meta.url));
   const inner = stack.use(await startProcess("relay", [program, "0", providerUrl]));

@@ -17,8 +17,6 @@ const ANSWER_TIMEOUT_MS = 10_000;
 const STOP_TIMEOUT_MS = 5_000;
 /** For requests that crossed with our GoAway: they still get their refusal, in milliseconds. */
 const CROSSING_MS = 100;
-/** How often a draining session looks whether its streams are over, in milliseconds. */
-const DRAIN_POLL_MS = 20;
 const DRAIN_REASON = "the node is shutting down";
 
 /** How a session ended that did not fail for good. */
@@ -168,15 +166,10 @@ export class NodeSession {
     this.#session.close(GoAwayCode.DRAINING, DRAIN_REASON);
   }
 
-  // A stream is over once its terminal has left.
   async #streamsOver(ms: number): Promise<void> {
-    const { clock } = this.#settings;
-    const end = clock.now() + ms;
-    while (this.#session.streams > 0 && !this.#session.signal.aborted) {
-      const left = end - clock.now();
-      if (left <= 0) return;
-      await pause(clock, Math.min(DRAIN_POLL_MS, left), this.#session.signal);
-    }
+    const over = new AbortController();
+    await Promise.race([this.#session.idle(), pause(this.#settings.clock, ms, over.signal)]);
+    over.abort();
   }
 
   #opened(stream: WireStream, opening: OpeningMessage): void {

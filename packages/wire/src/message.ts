@@ -1,4 +1,5 @@
 import type { Envelope } from "./gen/iop/runtime_pb.ts";
+import { isTerminalKind } from "./tunnel-order.ts";
 
 /** Name of an Envelope's member. */
 export type MessageCase = Exclude<Envelope["message"]["case"], undefined>;
@@ -35,6 +36,11 @@ export function isStreamMessage(message: WireMessage): message is StreamMessage 
 /** Whether a message opens a stream. */
 export function isOpening(message: WireMessage): message is OpeningMessage {
   return message.case === "providerTunnelRequest";
+}
+
+/** Whether a message is the last of its stream. */
+export function isTerminal(message: StreamMessage): boolean {
+  return message.case === "providerTunnelFrame" && isTerminalKind(message.value.kind);
 }
 
 /** Whether a message is the session's own. */

@@ -53,6 +53,7 @@ export class Multiplexer implements StreamHost {
   readonly #streams = new Map<number, MuxStream>();
   #lastId = 0;
   #closed: WireError | undefined;
+  #idle: Array<() => void> = [];
 
   // Control: bounded by construction. One ping, one ack, one credit and one cancel a stream.
   #ping: number | undefined;
@@ -96,6 +97,14 @@ export class Multiplexer implements StreamHost {
   /** Whether `take` would find data (control aside). */
   get hasData(): boolean {
     return this.#ring.length > 0 && !this.#connectionBlocked;
+  }
+
+  /** Resolves when no stream is left: the last frames of each have been taken. */
+  async idle(): Promise<void> {
+    if (this.#streams.size === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#idle.push(resolve);
+    await promise;
   }
 
   /** Bytes of the peer's connection window in use; for tests of the invariants. */
@@ -172,6 +181,7 @@ export class Multiplexer implements StreamHost {
     this.#cancels.clear();
     for (const stream of this.#streams.values()) stream.disconnected(error);
     this.#streams.clear();
+    this.#wakeIdle();
   }
 
   /** Writes all control frames, then data while there is credit and `dataBytes` are not reached. */
@@ -219,6 +229,7 @@ export class Multiplexer implements StreamHost {
 
   remove(stream: MuxStream): void {
     this.#streams.delete(stream.id);
+    if (this.#streams.size === 0) this.#wakeIdle();
     this.#grants.delete(stream);
     this.#cancels.delete(stream);
   }
@@ -309,6 +320,12 @@ export class Multiplexer implements StreamHost {
       writer.commit(writeCredit(into, writer.offset, stream.id, stream.grant()));
     }
     this.#grants.clear();
+  }
+
+  #wakeIdle(): void {
+    const waiting = this.#idle;
+    this.#idle = [];
+    for (const resolve of waiting) resolve();
   }
 
   #countPing(): void {

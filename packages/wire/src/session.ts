@@ -116,6 +116,11 @@ export class Session {
     return this.#mux.streams;
   }
 
+  /** Resolves when no stream is left and what they sent is on its way, or the session is over. */
+  idle(): Promise<void> {
+    return this.#mux.idle();
+  }
+
   get counters(): Readonly<MultiplexerCounters> {
     return this.#mux.counters;
   }
