@@ -31,10 +31,10 @@ export function setup() {
   if (!isInstalled) {
     say("Installing …");
     // Without the flag pnpm asks before it replaces the modules of another layout.
-    pnpm(["install", "--frozen-lockfile", "--config.confirmModulesPurge=false"]);
+    pnpm(["install", "--frozen-lockfile", "--config.confirmModulesPurge=false", "--loglevel=error"]);
   }
   say("Building …");
-  pnpm(["run", "ws:build"]);
+  pnpm(["--loglevel=error", "run", "ws:build"]);
   writeFileSync(stampFile, `${JSON.stringify({ install, build })}\n`);
 }
 
