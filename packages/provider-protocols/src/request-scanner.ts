@@ -1,4 +1,3 @@
-import { BoundedText } from "./bounded-text.ts";
 import {
   afterNumberByte,
   INTEGER,
@@ -12,8 +11,8 @@ import {
   ZERO,
 } from "./json-bytes.ts";
 import { ProtocolError, type BodyPosition, type ProtocolErrorCode } from "./protocol-error.ts";
-import type { RequestScan, RequestScanner, RequestScannerOptions, RoutingValue } from "./request-scan.ts";
-import { RoutingKeys } from "./routing-keys.ts";
+import type { RequestScan, RequestScanner, RequestScannerOptions } from "./request-scan.ts";
+import { RoutingValues } from "./routing-values.ts";
 
 // Between tokens: white space is skipped (all states up to DONE).
 const START = 0;
@@ -48,10 +47,7 @@ export function createRequestScanner(options: RequestScannerOptions = {}): Reque
 
 class JsonScanner implements RequestScanner {
   readonly #maxDepth: number;
-  readonly #maxValueBytes: number;
-  readonly #keys: RoutingKeys;
-  readonly #text: BoundedText;
-  readonly #values = new Map<string, RoutingValue>();
+  readonly #routing: RoutingValues;
   /** OBJECT or ARRAY for each open level; index 1 is the body. */
   readonly #levels: Uint8Array;
   #failure: ProtocolError | undefined;
@@ -73,16 +69,13 @@ class JsonScanner implements RequestScanner {
   #utf8High = 0;
   /** The bytes that pass are of a top-level key or of a routing value. */
   #collecting = false;
-  /** The routing key whose value comes next or is being read. */
-  #name: string | undefined;
-  #valueStart = 0;
-  #valueType: RoutingValue["type"] = "null";
 
   constructor(options: RequestScannerOptions) {
     this.#maxDepth = options.maxDepth ?? 256;
-    this.#maxValueBytes = options.maxValueBytes ?? 1024;
-    this.#keys = new RoutingKeys(["model", "stream", ...(options.keys ?? [])]);
-    this.#text = new BoundedText(Math.max(this.#maxValueBytes, this.#keys.maxSpellingBytes));
+    this.#routing = new RoutingValues(options, {
+      position: (offset) => this.#position(offset),
+      error: (...about) => this.#error(...about),
+    });
     this.#levels = new Uint8Array(this.#maxDepth + 1);
   }
 
@@ -102,13 +95,14 @@ class JsonScanner implements RequestScanner {
       this.#failure = this.#error("truncated", this.#base, "The body ends before its JSON does");
       throw this.#failure;
     }
-    return { byteLength: this.#base, model: this.#model(), stream: this.#stream(), values: this.#values };
+    return this.#routing.scan(this.#base);
   }
 
   #scan(chunk: Uint8Array): void {
     const length = chunk.length;
     const base = this.#base;
     const levels = this.#levels;
+    const routing = this.#routing;
     let state = this.#state;
     let depth = this.#depth;
     let utf8Rest = this.#utf8Rest;
@@ -143,13 +137,13 @@ class JsonScanner implements RequestScanner {
             if (this.#inKey) {
               state = COLON;
               if (depth === 1) {
-                this.#endKey(chunk, from, i);
+                routing.endKey(chunk, from, i);
                 from = -1;
               }
             } else {
               state = AFTER_VALUE;
               if (depth === 1 && from >= 0) {
-                this.#endValue(chunk, from, i + 1);
+                routing.endValue(chunk, from, i + 1);
                 from = -1;
               }
             }
@@ -185,15 +179,14 @@ class JsonScanner implements RequestScanner {
             this.#inKey = true;
             state = STRING;
             if (depth === 1) {
-              this.#text.begin(this.#keys.maxSpellingBytes);
-              this.#valueStart = base + i;
+              routing.beginKey(base + i);
               from = i + 1;
             }
           } else if (byte === 0x7d && state === FIRST_KEY) {
             depth--;
             state = depth === 0 ? DONE : AFTER_VALUE;
             if (depth === 1 && from >= 0) {
-              this.#endValue(chunk, from, i + 1);
+              routing.endValue(chunk, from, i + 1);
               from = -1;
             }
           } else {
@@ -213,7 +206,7 @@ class JsonScanner implements RequestScanner {
             depth--;
             if (depth === 0) state = DONE;
             if (depth === 1 && from >= 0) {
-              this.#endValue(chunk, from, i + 1);
+              routing.endValue(chunk, from, i + 1);
               from = -1;
             }
           } else {
@@ -227,14 +220,14 @@ class JsonScanner implements RequestScanner {
             depth--;
             state = AFTER_VALUE;
             if (depth === 1 && from >= 0) {
-              this.#endValue(chunk, from, i + 1);
+              routing.endValue(chunk, from, i + 1);
               from = -1;
             }
             i++;
             break;
           }
-          if (depth === 1 && this.#name !== undefined) {
-            this.#beginValue(this.#name, byte, base + i);
+          if (depth === 1 && routing.awaited) {
+            routing.beginValue(typeOfValue(byte) ?? this.#fail(base + i), base + i);
             from = i;
           }
           if (byte === 0x22) {
@@ -267,7 +260,7 @@ class JsonScanner implements RequestScanner {
           if (this.#count === this.#word.length) {
             state = AFTER_VALUE;
             if (depth === 1 && from >= 0) {
-              this.#endValue(chunk, from, i);
+              routing.endValue(chunk, from, i);
               from = -1;
             }
           }
@@ -302,7 +295,7 @@ class JsonScanner implements RequestScanner {
             // The byte belongs to what follows the number and is read again.
             state = AFTER_VALUE;
             if (depth === 1 && from >= 0) {
-              this.#endValue(chunk, from, i);
+              routing.endValue(chunk, from, i);
               from = -1;
             }
           } else if (next === NOT_A_NUMBER) {
@@ -315,7 +308,7 @@ class JsonScanner implements RequestScanner {
       }
     }
 
-    if (from >= 0) this.#text.add(chunk, from, length);
+    if (from >= 0) routing.add(chunk, from, length);
     this.#collecting = from >= 0;
     this.#state = state;
     this.#depth = depth;
@@ -331,65 +324,6 @@ class JsonScanner implements RequestScanner {
     if (byte >= 0xe0 && byte <= 0xef) return 2;
     if (byte >= 0xf0 && byte <= 0xf4) return 3;
     return this.#failUtf8(offset);
-  }
-
-  /** A top-level key ended before `to`. */
-  #endKey(chunk: Uint8Array, from: number, to: number): void {
-    this.#text.add(chunk, from, to);
-    const spelling = this.#text.text();
-    if (spelling === undefined) {
-      this.#name = undefined;
-      return;
-    }
-    const key: unknown = spelling.includes("\\") ? JSON.parse(`"${spelling}"`) : spelling;
-    this.#name =
-      typeof key === "string" ? this.#keys.use(key, () => this.#position(this.#valueStart)) : undefined;
-  }
-
-  #beginValue(name: string, byte: number, offset: number): void {
-    const type = typeOfValue(byte);
-    if (type === undefined) return this.#fail(offset);
-    if (name === "model" && type !== "string") {
-      throw this.#error("wrong_type", offset, 'The value of "model" is no string', name);
-    }
-    if (name === "stream" && type !== "boolean" && type !== "null") {
-      throw this.#error("wrong_type", offset, 'The value of "stream" is no boolean', name);
-    }
-    this.#valueType = type;
-    this.#valueStart = offset;
-    this.#text.begin(this.#maxValueBytes);
-  }
-
-  /** A routing value ended before `to`. */
-  #endValue(chunk: Uint8Array, from: number, to: number): void {
-    const name = this.#name;
-    if (name === undefined) return;
-    this.#name = undefined;
-    this.#text.add(chunk, from, to);
-    const json = this.#text.text();
-    if (json === undefined && name === "model") {
-      const limit = `longer than ${this.#maxValueBytes} bytes`;
-      throw this.#error("value_too_large", this.#valueStart, `The value of "model" is ${limit}`, name);
-    }
-    this.#values.set(name, {
-      offset: this.#valueStart,
-      length: this.#text.length,
-      type: this.#valueType,
-      json,
-    });
-  }
-
-  #model(): RequestScan["model"] {
-    const found = this.#values.get("model");
-    if (found?.json === undefined) return undefined;
-    const value: unknown = JSON.parse(found.json);
-    return typeof value === "string" ? { offset: found.offset, length: found.length, value } : undefined;
-  }
-
-  #stream(): RequestScan["stream"] {
-    const found = this.#values.get("stream");
-    if (found?.type !== "boolean") return undefined;
-    return { offset: found.offset, length: found.length, value: found.json === "true" };
   }
 
   #position(offset: number): BodyPosition {
