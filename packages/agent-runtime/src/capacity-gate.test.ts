@@ -68,6 +68,25 @@ describe("CapacityGate", () => {
     expect(gate.tryAcquire()).toBeDefined();
   });
 
+  it("tells when the last permit is back", async () => {
+    const gate = new CapacityGate(2);
+    await gate.idle();
+    const [first, second] = [gate.tryAcquire(), gate.tryAcquire()];
+    let told = 0;
+    const tell = async (): Promise<void> => {
+      await gate.idle();
+      told++;
+    };
+    const both = Promise.all([tell(), tell()]);
+    first?.release();
+    first?.release();
+    await Promise.resolve();
+    expect(told).toBe(0);
+    second?.release();
+    await both;
+    expect(told).toBe(2);
+  });
+
   it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])("refuses a limit of %s", (limit) => {
     expect(() => new CapacityGate(limit)).toThrow(RangeError);
     const gate = new CapacityGate(2);

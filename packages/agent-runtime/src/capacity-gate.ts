@@ -12,6 +12,7 @@ export interface CapacityPermit extends Disposable {
 export class CapacityGate {
   #limit: number;
   readonly #held = new Set<CapacityPermit>();
+  #idle: PromiseWithResolvers<void> | undefined;
 
   /** @throws RangeError unless `limit` is a positive integer. */
   constructor(limit: number) {
@@ -31,10 +32,22 @@ export class CapacityGate {
   /** A permit, or undefined where the gate is full. */
   tryAcquire(): CapacityPermit | undefined {
     if (this.#held.size >= this.#limit) return undefined;
-    const release = (): void => void this.#held.delete(permit);
+    const release = (): void => {
+      this.#held.delete(permit);
+      if (this.#held.size > 0) return;
+      this.#idle?.resolve();
+      this.#idle = undefined;
+    };
     const permit: CapacityPermit = { release, [Symbol.dispose]: release };
     this.#held.add(permit);
     return permit;
+  }
+
+  /** Resolves as soon as no permit is out. */
+  async idle(): Promise<void> {
+    if (this.#held.size === 0) return;
+    this.#idle ??= Promise.withResolvers();
+    await this.#idle.promise;
   }
 
   /**

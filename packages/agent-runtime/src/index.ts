@@ -13,8 +13,9 @@ export type {
   TunnelRequest,
   TunnelResponse,
 } from "./provider.ts";
-export type { ProviderFailure, ProviderRegistryOptions, RegisteredProvider } from "./provider-registry.ts";
+export type { ProviderRegistryOptions, RegisteredProvider } from "./provider-registry.ts";
 export { ProviderRegistry } from "./provider-registry.ts";
+export type { RuntimeClock } from "./runtime-clock.ts";
 export type { RuntimeErrorCode } from "./runtime-error.ts";
 export { RuntimeError } from "./runtime-error.ts";
 export type { FinishReason, RuntimeEvent } from "./runtime-event.ts";

@@ -1,7 +1,7 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { defineAdapter, type Adapter, type ProviderConfig } from "./adapter.ts";
-import type { Provider } from "./provider.ts";
-import { ProviderRegistry } from "./provider-registry.ts";
+import type { Provider, ProviderContext } from "./provider.ts";
+import { ProviderRegistry, type RegisteredProvider } from "./provider-registry.ts";
 import { RuntimeError } from "./runtime-error.ts";
 
 function configOf(id: string, over: Partial<ProviderConfig> = {}): ProviderConfig {
@@ -23,89 +23,201 @@ function registryOf(...adapters: Adapter[]): ProviderRegistry {
   return new ProviderRegistry({ adapters, context: { env: () => undefined } });
 }
 
-const never = (): { signal: AbortSignal } => ({ signal: new AbortController().signal });
+const { signal } = new AbortController();
 
-const stuck = (): Promise<void> => new Promise(() => {});
+function add(
+  registry: ProviderRegistry,
+  id: string,
+  over?: Partial<ProviderConfig>,
+): Promise<RegisteredProvider> {
+  return registry.add(configOf(id, over), { signal });
+}
 
-function codeOf(act: () => unknown): string | undefined {
-  try {
-    act();
-  } catch (error) {
-    return RuntimeError.is(error) ? error.code : "another error";
-  }
-  return undefined;
+const stuck = (): Promise<void> => Promise.withResolvers<void>().promise;
+
+/** How `work` ended once it has: `done`, or the failure's code and message. */
+function outcome(work: Promise<unknown>): { readonly said: string | undefined } {
+  const end: { said: string | undefined } = { said: undefined };
+  const follow = async (): Promise<void> => {
+    try {
+      await work;
+      end.said = "done";
+    } catch (error) {
+      end.said = RuntimeError.is(error) ? `${error.code}: ${error.message}` : String(error);
+    }
+  };
+  void follow();
+  return end;
+}
+
+/** Lets `ms` pass, and what follows from it. */
+async function pass(ms: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(ms);
 }
 
 describe("ProviderRegistry", () => {
-  it("finds an instance by its name, with a gate as wide as the provider says", () => {
-    const registry = registryOf(fake());
-    const made = registry.create(configOf("b", { capacity: 3 }));
-    registry.create(configOf("a"));
-    expect(registry.get("b")).toBe(made);
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  it("finds a started instance by its name, with a gate as wide as the provider says", async () => {
+    const started = Promise.withResolvers<void>();
+    const registry = registryOf(fake({ a: { start: () => started.promise } }));
+    const adding = add(registry, "a", { capacity: 3 });
+    await pass(0);
+    expect(() => registry.get("a")).toThrow('there is no provider "a" here');
+    started.resolve();
+    const made = await adding;
+    expect(registry.get("a")).toBe(made);
     expect(made.gate.limit).toBe(3);
-    expect(registry.list().map(({ id }) => id)).toEqual(["b", "a"]);
+    expect(made.capabilities).toEqual({ maxConcurrency: 3, operations: [] });
+    await registry.stop();
   });
 
-  it("refuses with a code", () => {
+  it("refuses with a code", async () => {
+    const started = Promise.withResolvers<void>();
     const refusing = defineAdapter({
       kind: "refusing",
       create: () => {
         throw new RuntimeError("invalid_config", "endpoint: is missing");
       },
     });
-    const registry = registryOf(fake(), refusing);
-    registry.create(configOf("a"));
-    expect(codeOf(() => registry.create(configOf("a")))).toBe("duplicate_provider");
-    expect(codeOf(() => registry.create(configOf("b", { adapter: "nothing" })))).toBe("unknown_adapter");
-    expect(codeOf(() => registry.create(configOf("c", { adapter: "refusing" })))).toBe("invalid_config");
-    expect(codeOf(() => registry.get("c"))).toBe("unknown_provider");
-    expect(codeOf(() => registryOf(fake(), fake()))).toBe("invalid_config");
-    expect(registry.list()).toHaveLength(1);
-  });
-
-  it("starts each instance once, and says which failed", async () => {
-    const started: string[] = [];
-    const registry = registryOf(
-      fake({
-        ok: { start: async () => void started.push("ok") },
-        bad: { start: () => Promise.reject(new RuntimeError("provider_unavailable", "no key")) },
-        odd: { start: () => Promise.reject(new TypeError("x")) },
-      }),
-    );
-    for (const id of ["ok", "bad", "odd", "plain"]) registry.create(configOf(id));
-    const failures = await registry.start(never());
-    expect(failures.map(({ id, error }) => [id, error.code])).toEqual([
-      ["bad", "provider_unavailable"],
-      ["odd", "internal"],
+    const registry = registryOf(fake({ slow: { start: () => started.promise } }), refusing);
+    await add(registry, "a");
+    const slow = add(registry, "slow");
+    const refused = [
+      add(registry, "a"),
+      add(registry, "slow"),
+      add(registry, "b", { adapter: "nothing" }),
+      add(registry, "c", { adapter: "refusing" }),
+    ].map(outcome);
+    await pass(0);
+    expect(refused.map(({ said }) => said)).toEqual([
+      'duplicate_provider: there is a provider "a" already',
+      'duplicate_provider: there is a provider "slow" already',
+      'unknown_adapter: there is no adapter "nothing" here',
+      "invalid_config: endpoint: is missing",
     ]);
-    expect(await registry.start(never())).toEqual([]);
-    expect(started).toEqual(["ok"]);
+    expect(() => registry.get("c")).toThrow(RuntimeError);
+    expect(() => registryOf(fake(), fake())).toThrow('adapters: "fake" is there twice');
+    started.resolve();
+    await slow;
+    await registry.stop();
   });
 
-  it("does not wait for a provider that ignores the signal", async () => {
-    const registry = registryOf(fake({ stuck: { start: stuck, stop: stuck } }));
-    registry.create(configOf("stuck"));
-    const starting = new AbortController();
-    const start = registry.start({ signal: starting.signal });
-    starting.abort();
-    expect((await start).map(({ error }) => error.code)).toEqual(["cancelled"]);
-    const stop = await registry.stop({ signal: AbortSignal.abort() });
-    expect(stop.map(({ error }) => error.code)).toEqual(["cancelled"]);
+  it.each([
+    [
+      "fails to start",
+      "no key",
+      { start: () => Promise.reject(new RuntimeError("provider_unavailable", "no key")) },
+    ],
+    ["promises nothing", "positive integer", { capabilities: () => ({ maxConcurrency: 0, operations: [] }) }],
+  ])("stops what %s, and frees its name", async (_what, reason, parts) => {
+    let stopped = 0;
+    const behaviour: Record<string, Partial<Provider>> = {
+      a: { ...parts, stop: async () => void stopped++ },
+    };
+    const registry = registryOf(fake(behaviour));
+    await expect(add(registry, "a")).rejects.toThrow(reason);
+    expect(stopped).toBe(1);
+    behaviour["a"] = {};
+    expect(await add(registry, "a")).toBe(registry.get("a"));
+    await registry.stop();
+    expect(stopped).toBe(1);
   });
 
-  it("stops every instance once, goes on past one that fails, and forgets them", async () => {
+  it("does not wait without end for a provider that ignores its signal", async () => {
+    const signals: AbortSignal[] = [];
+    const start = ({ signal: inner }: ProviderContext): Promise<void> => {
+      signals.push(inner);
+      return stuck();
+    };
+    const registry = registryOf(fake({ late: { start }, cancelled: { start, stop: stuck } }));
+    const late = outcome(add(registry, "late"));
+    const abort = new AbortController();
+    const cancelled = outcome(registry.add(configOf("cancelled"), { signal: abort.signal }));
+    abort.abort();
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false, true]);
+    await pass(4_999);
+    expect(cancelled.said).toBeUndefined();
+    await pass(1);
+    expect(cancelled.said).toBe("cancelled: starting: cancelled");
+    await pass(24_999);
+    expect([signals[0]?.aborted, late.said]).toEqual([false, undefined]);
+    await pass(1);
+    expect(signals[0]?.aborted).toBe(true);
+    expect(late.said).toBe("provider_unavailable: starting: over 30000 ms");
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("does not make anything of an aborted start", async () => {
+    let started = 0;
+    const registry = registryOf(fake({ a: { start: async () => void started++ } }));
+    await expect(registry.add(configOf("a"), { signal: AbortSignal.abort() })).rejects.toThrow("cancelled");
+    expect(started).toBe(0);
+  });
+
+  it("stops an instance once, after its work, and forgets it at once", async () => {
+    let stopped = 0;
+    const registry = registryOf(fake({ a: { stop: async () => void stopped++ } }));
+    const { gate } = await add(registry, "a");
+    const permit = gate.tryAcquire();
+    const removed = outcome(registry.remove("a"));
+    expect(() => registry.get("a")).toThrow("no provider");
+    await pass(4_999);
+    expect(stopped).toBe(0);
+    permit?.release();
+    await pass(0);
+    expect([stopped, removed.said]).toEqual([1, "done"]);
+    await registry.remove("a");
+    await registry.stop();
+    expect(stopped).toBe(1);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("shares the places of a name with the work of the instance before", async () => {
+    const registry = registryOf(fake());
+    const before = await add(registry, "a", { capacity: 1 });
+    await add(registry, "b");
+    const deaf = before.gate.tryAcquire();
+    const removed = outcome(registry.remove("a"));
+    const next = await add(registry, "a", { capacity: 1 });
+    expect(next).not.toBe(before);
+    expect(next.gate.tryAcquire()).toBeUndefined();
+    await pass(5_000);
+    expect(removed.said).toBe("done");
+    deaf?.release();
+    next.gate.tryAcquire()?.release();
+    void registry.remove("a");
+    const fresh = await add(registry, "a", { capacity: 2 });
+    expect(fresh.gate).not.toBe(next.gate);
+    expect(fresh.gate.inFlight).toBe(0);
+    await registry.stop();
+  });
+
+  it("stops all, past those that fail or hang, and waits for those that were being removed", async () => {
     const stopped: string[] = [];
+    const slow = Promise.withResolvers<void>();
     const registry = registryOf(
       fake({
-        a: { stop: async () => void stopped.push("a") },
-        b: { stop: () => Promise.reject(new Error("x")) },
-        c: { stop: async () => void stopped.push("c") },
+        a: { stop: () => Promise.reject(new Error("x")) },
+        b: { stop: async () => void stopped.push("b") },
+        c: { stop: () => slow.promise },
+        d: { stop: stuck },
       }),
     );
-    for (const id of ["a", "b", "c"]) registry.create(configOf(id));
-    expect((await registry.stop(never())).map(({ id }) => id)).toEqual(["b"]);
-    expect(await registry.stop(never())).toEqual([]);
-    expect(stopped).toEqual(["a", "c"]);
-    expect(registry.list()).toEqual([]);
+    for (const id of ["a", "b", "c"]) await add(registry, id);
+    void registry.remove("c");
+    const first = outcome(registry.stop());
+    await pass(0);
+    expect([stopped, first.said]).toEqual([["b"], undefined]);
+    slow.resolve();
+    await pass(0);
+    expect(first.said).toBe("done");
+    await add(registry, "d");
+    const second = outcome(registry.stop());
+    await pass(4_999);
+    expect(second.said).toBeUndefined();
+    await pass(1);
+    expect(second.said).toBe("done");
   });
 });

@@ -1,40 +1,51 @@
 import type { Adapter, AdapterContext, ProviderConfig } from "./adapter.ts";
 import { CapacityGate } from "./capacity-gate.ts";
-import type { Provider, ProviderContext } from "./provider.ts";
+import type { Provider, ProviderCapabilities, ProviderContext } from "./provider.ts";
+import { realClock, type RuntimeClock } from "./runtime-clock.ts";
 import { RuntimeError } from "./runtime-error.ts";
 
-/** A provider instance under its stable name, with the one gate that all work of it passes. */
+/** How long a provider may take to start, in milliseconds. */
+const START_TIMEOUT_MS = 30_000;
+/**
+ * How long a provider's work may take to end once it was aborted, and then its own `stop`, in milliseconds: a
+ * provider has 2 s to stop its work.
+ */
+const STOP_TIMEOUT_MS = 5_000;
+
+/** A provider instance under its stable name, with the one gate that all work of that name passes. */
 export interface RegisteredProvider {
   readonly id: string;
   readonly config: ProviderConfig;
   readonly provider: Provider;
+  readonly capabilities: ProviderCapabilities;
   /** Its limit is the provider's `maxConcurrency`. */
   readonly gate: CapacityGate;
 }
 
-/** A provider that failed to start or to stop. */
-export interface ProviderFailure {
-  readonly id: string;
-  readonly error: RuntimeError;
-}
-
 export interface ProviderRegistryOptions {
-  /** Kinds that can be created; each kind once. */
+  /** Kinds that can be made; each kind once. */
   readonly adapters: readonly Adapter[];
   /** Given to each `create`. */
   readonly context: AdapterContext;
+  /** Default: real time. */
+  readonly clock?: RuntimeClock;
 }
 
 /** Adapters by kind, and the provider instances made with them by stable name (spec F5). */
 export class ProviderRegistry {
   readonly #adapters = new Map<string, Adapter>();
   readonly #context: AdapterContext;
+  readonly #clock: RuntimeClock;
   readonly #providers = new Map<string, RegisteredProvider>();
-  readonly #started = new Set<string>();
+  readonly #starting = new Set<string>();
+  /** Of each name that has an instance, and of those without whose work has not ended. */
+  readonly #gates = new Map<string, CapacityGate>();
+  readonly #ending = new Set<Promise<void>>();
 
   /** @throws RuntimeError `invalid_config` where two adapters have the same kind. */
   constructor(options: ProviderRegistryOptions) {
     this.#context = options.context;
+    this.#clock = options.clock ?? realClock;
     for (const adapter of options.adapters) {
       if (this.#adapters.has(adapter.kind))
         throw new RuntimeError("invalid_config", `adapters: ${quote(adapter.kind)} is there twice`);
@@ -43,87 +54,119 @@ export class ProviderRegistry {
   }
 
   /**
-   * Makes the instance that `config` describes; does not start it.
-   * @throws RuntimeError `unknown_adapter`, `duplicate_provider`, and what the adapter refuses with:
-   * `invalid_config`, `provider_unavailable`. Nothing is registered then.
+   * Makes the instance that `config` describes and starts it, within 30 s. Where that fails, what was made
+   * is stopped, and nothing is registered.
+   * @throws RuntimeError `unknown_adapter`, `duplicate_provider`, `provider_unavailable` where the start took
+   * too long, `cancelled`; what the adapter or its provider throws: `invalid_config`, `provider_unavailable`.
    */
-  create(config: ProviderConfig): RegisteredProvider {
+  async add(config: ProviderConfig, { signal }: ProviderContext): Promise<RegisteredProvider> {
     const { id } = config;
-    if (this.#providers.has(id))
-      throw new RuntimeError("duplicate_provider", `there is a provider ${quote(id)} already`);
     const adapter = this.#adapters.get(config.adapter);
     if (adapter === undefined)
-      throw new RuntimeError("unknown_adapter", `there is no adapter ${quote(config.adapter)}`);
+      throw new RuntimeError("unknown_adapter", `there is no adapter ${quote(config.adapter)} here`);
+    if (this.#providers.has(id) || this.#starting.has(id))
+      throw new RuntimeError("duplicate_provider", `there is a provider ${quote(id)} already`);
     const provider = adapter.create(config, this.#context);
-    const gate = new CapacityGate(provider.capabilities().maxConcurrency);
-    const registered: RegisteredProvider = { id, config, provider, gate };
-    this.#providers.set(id, registered);
-    return registered;
+    this.#starting.add(id);
+    try {
+      const start = { ms: START_TIMEOUT_MS, what: "starting", signal };
+      await this.#within(start, (inner) => provider.start?.({ signal: inner }));
+      const capabilities = provider.capabilities();
+      const gate = this.#gateOf(id, capabilities.maxConcurrency);
+      const registered: RegisteredProvider = { id, config, provider, capabilities, gate };
+      this.#providers.set(id, registered);
+      return registered;
+    } catch (error) {
+      await this.#stop(provider);
+      throw error;
+    } finally {
+      this.#starting.delete(id);
+    }
   }
 
-  /** @throws RuntimeError `unknown_provider`. */
+  /**
+   * The instance of that name, started.
+   * @throws RuntimeError `unknown_provider`.
+   */
   get(id: string): RegisteredProvider {
     const registered = this.#providers.get(id);
     if (registered === undefined)
-      throw new RuntimeError("unknown_provider", `there is no provider ${quote(id)}`);
+      throw new RuntimeError("unknown_provider", `there is no provider ${quote(id)} here`);
     return registered;
   }
 
-  /** All instances, in the order of their creation. */
-  list(): readonly RegisteredProvider[] {
-    return [...this.#providers.values()];
-  }
-
   /**
-   * Starts, side by side, every instance that has not been started. Never rejects: those that failed are
-   * answered and stay registered, to be reported and stopped; `cancelled` for those that had not finished
-   * when the signal fired.
+   * Forgets an instance, at once; then waits for its work, which others have aborted, and stops it, for 5 s
+   * each. Its name may be used again meanwhile: work that has not ended holds its place in the name's gate.
+   * Never rejects: how a provider stops changes nothing for those that are rid of it.
    */
-  async start(context: ProviderContext): Promise<readonly ProviderFailure[]> {
-    const waiting = this.list().filter(({ id }) => !this.#started.has(id));
-    for (const { id } of waiting) this.#started.add(id);
-    return collect(waiting, ({ provider }) => untilAborted(context.signal, () => provider.start?.(context)));
+  async remove(id: string): Promise<void> {
+    const registered = this.#providers.get(id);
+    if (registered === undefined) return;
+    this.#providers.delete(id);
+    const ended = this.#end(registered);
+    this.#ending.add(ended);
+    await ended;
+    this.#ending.delete(ended);
   }
 
-  /**
-   * Stops, side by side, every instance, started or not, and forgets it. All work must have ended. Never
-   * rejects: those that failed to stop are answered, and those that had not finished when the signal fired.
-   */
-  async stop(context: ProviderContext): Promise<readonly ProviderFailure[]> {
-    const all = this.list();
-    this.#providers.clear();
-    this.#started.clear();
-    return collect(all, ({ provider }) => untilAborted(context.signal, () => provider.stop?.()));
+  /** Removes all, side by side, and waits for those that are being removed. No `add` may be under way. Never rejects. */
+  async stop(): Promise<void> {
+    for (const id of this.#providers.keys()) void this.remove(id);
+    await Promise.all(this.#ending);
   }
-}
 
-async function collect(
-  providers: readonly RegisteredProvider[],
-  act: (registered: RegisteredProvider) => Promise<void>,
-): Promise<readonly ProviderFailure[]> {
-  const outcomes = await Promise.all(
-    providers.map(async (registered): Promise<ProviderFailure | undefined> => {
-      try {
-        await act(registered);
-        return undefined;
-      } catch (error) {
-        return { id: registered.id, error: RuntimeError.from(error) };
-      }
-    }),
-  );
-  return outcomes.filter((failure) => failure !== undefined);
-}
+  async #end({ provider, gate }: RegisteredProvider): Promise<void> {
+    await this.#briefly("ending its work", () => gate.idle());
+    await this.#stop(provider);
+  }
 
-/** What `work` settles with, or `cancelled` as soon as the signal fires: a provider may ignore its signal. */
-async function untilAborted(signal: AbortSignal, work: () => Promise<void> | undefined): Promise<void> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const aborted = (): void => reject(new RuntimeError("cancelled", "cancelled before it had finished"));
-  signal.addEventListener("abort", aborted);
-  if (signal.aborted) aborted();
-  try {
-    await Promise.race([work(), promise]);
-  } finally {
-    signal.removeEventListener("abort", aborted);
+  async #stop(provider: Provider): Promise<void> {
+    await this.#briefly("stopping", () => provider.stop?.());
+  }
+
+  async #briefly(what: string, work: () => Promise<void> | undefined): Promise<void> {
+    try {
+      await this.#within({ ms: STOP_TIMEOUT_MS, what }, work);
+    } catch {
+      // It is over for us either way, and nothing of ours is left in it.
+    }
+  }
+
+  /** Waits for `work`, which may ignore the signal that it is given, until its time is up or `signal` fires. */
+  async #within(
+    limit: { readonly ms: number; readonly what: string; readonly signal?: AbortSignal },
+    work: (signal: AbortSignal) => Promise<void> | undefined,
+  ): Promise<void> {
+    const { ms, what, signal } = limit;
+    if (signal?.aborted === true) throw new RuntimeError("cancelled", `${what}: cancelled`);
+    const inner = new AbortController();
+    const { promise, reject } = Promise.withResolvers<never>();
+    const giveUp = (error: RuntimeError): void => {
+      inner.abort(error);
+      reject(error);
+    };
+    const aborted = (): void => giveUp(new RuntimeError("cancelled", `${what}: cancelled`));
+    const late = (): void => giveUp(new RuntimeError("provider_unavailable", `${what}: over ${ms} ms`));
+    const timer = this.#clock.setTimer(late, ms);
+    signal?.addEventListener("abort", aborted);
+    try {
+      await Promise.race([work(inner.signal), promise]);
+    } finally {
+      timer.cancel();
+      signal?.removeEventListener("abort", aborted);
+    }
+  }
+
+  #gateOf(id: string, limit: number): CapacityGate {
+    for (const [name, gate] of this.#gates)
+      if (gate.inFlight === 0 && !this.#providers.has(name)) this.#gates.delete(name);
+    let gate = this.#gates.get(id);
+    if (gate === undefined) {
+      gate = new CapacityGate(limit);
+      this.#gates.set(id, gate);
+    } else gate.setLimit(limit);
+    return gate;
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Adapter } from "@iop/agent-runtime";
+import { type Adapter, ProviderRegistry, RuntimeError } from "@iop/agent-runtime";
 import type { Clock, FlowLimits, Transport } from "@iop/wire";
 import { checkFlowLimits, DEFAULT_FLOW_LIMITS, realClock } from "@iop/wire";
 
@@ -68,9 +68,8 @@ export interface NodeSettings {
   readonly name: string;
   readonly token: string;
   readonly edgeName: string | undefined;
-  readonly adapters: ReadonlyMap<string, Adapter>;
+  readonly registry: ProviderRegistry;
   readonly allow: Allowance;
-  readonly env: (name: string) => string | undefined;
   readonly maxAttempts: number;
   readonly intervalMs: number;
   readonly drainTimeoutMs: number;
@@ -94,16 +93,18 @@ export function checkNodeOptions(options: NodeOptions): NodeSettings {
   const intervalMs = natural("reconnect.intervalMs", reconnect.intervalMs ?? 10_000);
   if (maxAttempts === 0 && intervalMs === 0)
     throw invalid("reconnect.intervalMs must be over 0 where reconnect.maxAttempts is 0 (unlimited)");
-  const allowedEnv = new Set(options.allow.env);
-  const { env } = options;
+  const allow = {
+    endpoints: new EndpointAllowList(options.allow.endpoints),
+    env: new Set(options.allow.env),
+  };
+  const { clock = realClock } = options;
   return {
     transport: options.transport,
     name: options.name,
     token: options.token,
     edgeName: options.edgeName,
-    adapters: byKind(options.adapters),
-    allow: { endpoints: new EndpointAllowList(options.allow.endpoints), env: allowedEnv },
-    env: (name) => (allowedEnv.has(name) ? env?.(name) : undefined),
+    registry: registryOf(options, allow, clock),
+    allow,
     maxAttempts,
     intervalMs,
     drainTimeoutMs: natural("drainTimeoutMs", options.drainTimeoutMs ?? 30_000),
@@ -112,18 +113,18 @@ export function checkNodeOptions(options: NodeOptions): NodeSettings {
     flow: flowLimits(limits.flow),
     softwareVersion: options.softwareVersion ?? "",
     on: options.on ?? {},
-    clock: options.clock ?? realClock,
+    clock,
     random: options.random ?? Math.random,
   };
 }
 
-function byKind(adapters: readonly Adapter[]): ReadonlyMap<string, Adapter> {
-  const kinds = new Map<string, Adapter>();
-  for (const adapter of adapters) {
-    if (kinds.has(adapter.kind)) throw invalid(`adapters: two of kind ${adapter.kind}`);
-    kinds.set(adapter.kind, adapter);
+function registryOf({ adapters, env }: NodeOptions, allow: Allowance, clock: Clock): ProviderRegistry {
+  const context = { env: (name: string) => (allow.env.has(name) ? env?.(name) : undefined) };
+  try {
+    return new ProviderRegistry({ adapters, context, clock });
+  } catch (error) {
+    throw RuntimeError.is(error) ? invalid(error.message) : error;
   }
-  return kinds;
 }
 
 function flowLimits(flow: Partial<FlowLimits> = {}): FlowLimits {

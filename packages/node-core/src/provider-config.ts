@@ -36,9 +36,9 @@ export function checkProviderConfig(wire: WireProviderConfig, allow: Allowance):
   };
 }
 
-/** Equal for configurations that say the same. */
-export function fingerprint(config: ProviderConfig): string {
-  return JSON.stringify(config);
+/** Whether both say the same; as `checkProviderConfig` made them. */
+export function isSameConfig(a: ProviderConfig, b: ProviderConfig): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
 }
 
 function toProfile(wire: WireRuntimeProfile): RuntimeProfile | string {
@@ -73,7 +73,7 @@ function toDriver(name: string): ProfileDriver | undefined {
   }
 }
 
-// A map has no order on the wire; the fingerprint needs one.
+// A map has no order on the wire; comparing needs one.
 function sorted<T>(map: Readonly<Record<string, T>>): Record<string, T> {
   return Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 }

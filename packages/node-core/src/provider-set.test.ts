@@ -35,7 +35,7 @@ test("what the owner does not allow makes that provider unavailable, with the re
     `fine ${Health.OK} `,
     `elsewhere ${Health.OFFLINE} endpoint "http://10.0.0.1:8000" is not in this node's allow.endpoints`,
     `secret ${Health.OFFLINE} variable "AWS_SECRET" is not in this node's allow.env`,
-    `kind ${Health.OFFLINE} this node has no adapter "cli"`,
+    `kind ${Health.OFFLINE} there is no adapter "cli" here`,
     `none ${Health.OFFLINE} capacity must be at least 1`,
     `twice ${Health.OFFLINE} configured more than once`,
     `driver ${Health.OFFLINE} profile "mine": unknown driver "smtp"`,
@@ -47,6 +47,14 @@ test("what the owner does not allow makes that provider unavailable, with the re
   expect([refused.story, served.story]).toEqual([["error provider_unavailable"], ["start 200", "end"]]);
   expect(refused.errorMessage).toContain("allow.env");
   await node.end();
+});
+
+test("two adapters of one kind are a mistake of the host", async () => {
+  const { adapter } = scriptedAdapter({});
+  await expect(runNode(adapter, { adapters: [adapter, adapter] })).rejects.toMatchObject({
+    code: "invalid_options",
+    message: 'adapters: "scripted" is there twice',
+  });
 });
 
 test("adapters get the configuration as it was sent, and only the variables that are allowed", async () => {

@@ -1,52 +1,50 @@
-import type { Adapter, Provider, ProviderConfig } from "@iop/agent-runtime";
-import { CapacityGate, RuntimeError } from "@iop/agent-runtime";
+import type {
+  CapacityPermit,
+  ProviderConfig,
+  ProviderRegistry,
+  RegisteredProvider,
+} from "@iop/agent-runtime";
+import { RuntimeError } from "@iop/agent-runtime";
 import type { Clock, NodeConfigPayload, ProviderConfig as WireProviderConfig } from "@iop/wire";
 
-import { withDeadline } from "./deadline.ts";
-import { describeFailure, HostedProvider, stopProvider } from "./hosted-provider.ts";
+import { describeFailure } from "./failure-text.ts";
+import { HealthWatch } from "./health-watch.ts";
 import { NodeError } from "./node-error.ts";
 import type { NodeProviderStatus } from "./node-listeners.ts";
-import type { Allowance } from "./provider-config.ts";
-import { checkProviderConfig, fingerprint } from "./provider-config.ts";
-
-/** How long a provider may take to start, in milliseconds. */
-const START_TIMEOUT_MS = 30_000;
+import type { Allowance, CheckedProviderConfig } from "./provider-config.ts";
+import { checkProviderConfig, isSameConfig } from "./provider-config.ts";
 
 type Listener = (status: NodeProviderStatus) => void;
 
-/** A configured provider: one that runs, or one that may not, and why. */
-type Entry =
-  | { readonly hosted: HostedProvider; readonly print: string; readonly refusal?: undefined }
-  | { readonly hosted?: undefined; readonly refusal: string };
+/** How a configured provider stands: the health of one that runs, or why there is none. */
+type Standing = HealthWatch | string;
 
 /**
  * The providers that the Edge's configuration names, across sessions: an instance, its gate and what is
- * known of its health are kept while its configuration stays the same.
+ * known of its health are kept while its configuration stays the same. The instances are the registry's.
  */
 export class ProviderSet {
-  readonly #adapters: ReadonlyMap<string, Adapter>;
+  readonly #registry: ProviderRegistry;
   readonly #allow: Allowance;
-  readonly #env: (name: string) => string | undefined;
   readonly #clock: Clock;
   readonly #listeners = new Set<Listener>();
-  readonly #retiring = new Set<Promise<void>>();
-  #entries = new Map<string, Entry>();
+  #standings = new Map<string, Standing>();
 
   constructor(options: {
-    readonly adapters: ReadonlyMap<string, Adapter>;
+    readonly registry: ProviderRegistry;
     readonly allow: Allowance;
-    readonly env: (name: string) => string | undefined;
     readonly clock: Clock;
   }) {
-    this.#adapters = options.adapters;
+    this.#registry = options.registry;
     this.#allow = options.allow;
-    this.#env = options.env;
     this.#clock = options.clock;
   }
 
   /** All configured providers. */
   get statuses(): readonly NodeProviderStatus[] {
-    return [...this.#entries].map(([id, entry]) => entry.hosted?.status ?? refused(id, entry.refusal ?? ""));
+    return [...this.#standings].map(([id, standing]) =>
+      typeof standing === "string" ? refused(id, standing) : standing.status,
+    );
   }
 
   /** Calls `listener` when a provider becomes known or changes its health. Answers what ends that. */
@@ -56,13 +54,33 @@ export class ProviderSet {
   }
 
   /** @throws RuntimeError `unknown_provider`, `provider_unavailable`. */
-  get(id: string): HostedProvider {
-    const entry = this.#entries.get(id);
-    if (entry === undefined)
-      throw new RuntimeError("unknown_provider", `this node has no provider ${JSON.stringify(id)}`);
-    if (entry.hosted === undefined)
-      throw new RuntimeError("provider_unavailable", `provider ${id}: ${entry.refusal}`);
-    return entry.hosted;
+  get(id: string): RegisteredProvider {
+    const standing = this.#standings.get(id);
+    if (typeof standing === "string")
+      throw new RuntimeError("provider_unavailable", `provider ${id}: ${standing}`);
+    return this.#registry.get(id);
+  }
+
+  /**
+   * Takes a place for one piece of work, to be released once that has stopped.
+   * @throws RuntimeError `provider_unavailable`, `capacity_exhausted`.
+   */
+  admit(registered: RegisteredProvider): CapacityPermit {
+    const { id, gate } = registered;
+    const watch = this.#watch(id);
+    if (watch?.registered !== registered)
+      throw new RuntimeError("provider_unavailable", `provider ${id} is stopping`);
+    const { health, reason } = watch.status;
+    if (health === "offline") throw new RuntimeError("provider_unavailable", `provider ${id}: ${reason}`);
+    const permit = gate.tryAcquire();
+    if (permit === undefined)
+      throw new RuntimeError("capacity_exhausted", `provider ${id} is at its capacity`);
+    return permit;
+  }
+
+  /** Asks a provider for its health, now. */
+  recheck(id: string): void {
+    void this.#watch(id)?.check();
   }
 
   /**
@@ -72,18 +90,18 @@ export class ProviderSet {
    * @throws NodeError `invalid_provider_config`; the signal's reason when aborted.
    */
   async apply(payload: NodeConfigPayload, signal: AbortSignal): Promise<void> {
-    const before = this.#entries;
+    const before = this.#standings;
     const wanted = new Map<string, WireProviderConfig[]>();
     for (const config of payload.providers) {
       const same = wanted.get(config.id);
       if (same === undefined) wanted.set(config.id, [config]);
       else same.push(config);
     }
-    this.#entries = new Map();
+    this.#standings = new Map();
     // In the order of the configuration; each is replaced below.
-    for (const id of wanted.keys()) this.#entries.set(id, before.get(id) ?? { refusal: "not started" });
-    for (const [id, { hosted }] of before) {
-      if (hosted !== undefined && !wanted.has(id)) void this.#retire(hosted);
+    for (const id of wanted.keys()) this.#standings.set(id, before.get(id) ?? "not started");
+    for (const [id, standing] of before) {
+      if (standing instanceof HealthWatch && !wanted.has(id)) void this.#retire(standing);
     }
     const outcomes = await Promise.allSettled(
       [...wanted].map(([id, configs]) => this.#place(id, configs, before.get(id), signal)),
@@ -95,34 +113,46 @@ export class ProviderSet {
 
   /** Stops all of them. Never rejects; bounded. */
   async stop(): Promise<void> {
-    const entries = [...this.#entries.values()];
-    this.#entries.clear();
-    for (const { hosted } of entries) if (hosted !== undefined) void this.#retire(hosted);
-    await Promise.all(this.#retiring);
+    for (const standing of this.#standings.values()) if (standing instanceof HealthWatch) standing.end();
+    this.#standings.clear();
+    await this.#registry.stop();
   }
 
   async #place(
     id: string,
     configs: readonly WireProviderConfig[],
-    before: Entry | undefined,
+    before: Standing | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const { config, adapter, refusal } = this.#check(configs);
-    if (config !== undefined && before?.hosted !== undefined && before.print === fingerprint(config)) return;
-    if (before?.hosted !== undefined) {
-      this.#entries.set(id, { refusal: "its configuration has changed" });
-      await this.#until(signal, this.#retire(before.hosted));
+    const { config, refusal } = this.#check(configs);
+    if (before instanceof HealthWatch) {
+      if (config !== undefined && isSameConfig(config, before.registered.config)) return;
+      this.#standings.set(id, "its configuration has changed");
+      await until(signal, this.#retire(before));
     }
-    if (config === undefined) {
-      this.#refuse(id, refusal, before);
-      return;
-    }
+    if (config === undefined) this.#refuse(id, refusal, before);
+    else await this.#start(config, before, signal);
+  }
+
+  #check(configs: readonly WireProviderConfig[]): CheckedProviderConfig {
+    const [wire] = configs;
+    if (wire === undefined || configs.length > 1) return { refusal: "configured more than once" };
+    return checkProviderConfig(wire, this.#allow);
+  }
+
+  async #start(config: ProviderConfig, before: Standing | undefined, signal: AbortSignal): Promise<void> {
+    const { id } = config;
     try {
-      const hosted = await this.#start(config, adapter, before?.hosted?.gate, signal);
-      this.#entries.set(id, { hosted, print: fingerprint(config) });
-      await this.#until(signal, hosted.check());
+      const registered = await this.#registry.add(config, { signal });
+      const watch = new HealthWatch({
+        registered,
+        clock: this.#clock,
+        changed: (status) => this.#tell(status),
+      });
+      this.#standings.set(id, watch);
+      await until(signal, watch.check());
     } catch (error) {
-      if (signal.aborted) throw error;
+      signal.throwIfAborted();
       if (RuntimeError.is(error) && error.code === "invalid_config") {
         throw new NodeError("invalid_provider_config", `provider ${id}: ${error.message}`, { cause: error });
       }
@@ -130,66 +160,19 @@ export class ProviderSet {
     }
   }
 
-  #check(
-    configs: readonly WireProviderConfig[],
-  ):
-    | { readonly config: ProviderConfig; readonly adapter: Adapter; readonly refusal?: undefined }
-    | { readonly config?: undefined; readonly adapter?: undefined; readonly refusal: string } {
-    const [wire] = configs;
-    if (wire === undefined || configs.length > 1) return { refusal: "configured more than once" };
-    const adapter = this.#adapters.get(wire.adapter);
-    if (adapter === undefined)
-      return { refusal: `this node has no adapter ${JSON.stringify(wire.adapter.slice(0, 100))}` };
-    const { config, refusal } = checkProviderConfig(wire, this.#allow);
-    return config === undefined ? { refusal } : { config, adapter };
+  #retire(watch: HealthWatch): Promise<void> {
+    watch.end();
+    return this.#registry.remove(watch.registered.id);
   }
 
-  async #start(
-    config: ProviderConfig,
-    adapter: Adapter,
-    gate: CapacityGate | undefined,
-    signal: AbortSignal,
-  ): Promise<HostedProvider> {
-    const provider = adapter.create(config, { env: this.#env });
-    try {
-      const { maxConcurrency } = provider.capabilities();
-      await startProvider(provider, this.#clock, signal);
-      return new HostedProvider({
-        id: config.id,
-        provider,
-        gate: sameGate(gate, maxConcurrency),
-        clock: this.#clock,
-        changed: (status) => this.#tell(status),
-      });
-    } catch (error) {
-      await stopProvider(provider, this.#clock);
-      throw error;
-    }
+  #watch(id: string): HealthWatch | undefined {
+    const standing = this.#standings.get(id);
+    return typeof standing === "string" ? undefined : standing;
   }
 
-  async #retire(hosted: HostedProvider): Promise<void> {
-    const stopped = hosted.stop();
-    this.#retiring.add(stopped);
-    await stopped;
-    this.#retiring.delete(stopped);
-  }
-
-  // What is waited for is bounded itself and goes on after an abort.
-  async #until(signal: AbortSignal, done: Promise<void>): Promise<void> {
-    const { promise, reject } = Promise.withResolvers<never>();
-    const aborted = (): void => reject(signal.reason);
-    signal.addEventListener("abort", aborted);
-    try {
-      signal.throwIfAborted();
-      await Promise.race([done, promise]);
-    } finally {
-      signal.removeEventListener("abort", aborted);
-    }
-  }
-
-  #refuse(id: string, refusal: string, before: Entry | undefined): void {
-    this.#entries.set(id, { refusal });
-    if (before?.refusal !== refusal) this.#tell(refused(id, refusal));
+  #refuse(id: string, refusal: string, before: Standing | undefined): void {
+    this.#standings.set(id, refusal);
+    if (before !== refusal) this.#tell(refused(id, refusal));
   }
 
   #tell(status: NodeProviderStatus): void {
@@ -197,18 +180,17 @@ export class ProviderSet {
   }
 }
 
-// Work of the instance before may still hold places: its gate stays.
-function sameGate(gate: CapacityGate | undefined, limit: number): CapacityGate {
-  if (gate === undefined) return new CapacityGate(limit);
-  gate.setLimit(limit);
-  return gate;
-}
-
-async function startProvider(provider: Provider, clock: Clock, signal: AbortSignal): Promise<void> {
-  if (provider.start === undefined) return;
-  await withDeadline({ clock, ms: START_TIMEOUT_MS, signal, what: "starting" }, async (inner) =>
-    provider.start?.({ signal: inner }),
-  );
+// What is waited for is bounded itself and goes on after an abort.
+async function until(signal: AbortSignal, done: Promise<void>): Promise<void> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const aborted = (): void => reject(signal.reason);
+  signal.addEventListener("abort", aborted);
+  try {
+    signal.throwIfAborted();
+    await Promise.race([done, promise]);
+  } finally {
+    signal.removeEventListener("abort", aborted);
+  }
 }
 
 function refused(id: string, reason: string): NodeProviderStatus {

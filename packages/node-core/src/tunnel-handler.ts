@@ -1,10 +1,15 @@
-import type { HeaderList, Provider, TunnelRequest, TunnelResponse } from "@iop/agent-runtime";
+import type {
+  HeaderList,
+  Provider,
+  RegisteredProvider,
+  TunnelRequest,
+  TunnelResponse,
+} from "@iop/agent-runtime";
 import { RuntimeError } from "@iop/agent-runtime";
 import type { ProviderTunnelRequest, StreamMessage, WireStream } from "@iop/wire";
 import { receiveBody, WireError } from "@iop/wire";
 
-import type { HostedProvider } from "./hosted-provider.ts";
-import { describeFailure } from "./hosted-provider.ts";
+import { describeFailure } from "./failure-text.ts";
 import type { ProviderSet } from "./provider-set.ts";
 import { endFrame, errorFrame, headersFault, headFault, startFrame, usageFrame } from "./tunnel-frames.ts";
 
@@ -109,12 +114,11 @@ export class TunnelHandler {
     request: ProviderTunnelRequest,
     bodyBytes: number,
   ): Promise<void> {
-    const hosted = this.#providers.get(request.providerId);
-    const { provider } = hosted;
-    if (provider.tunnel === undefined || !hosted.serves(request.operation)) {
+    const registered = this.#providers.get(request.providerId);
+    if (!serves(registered, request.operation)) {
       throw new RuntimeError(
         "unsupported_operation",
-        `provider ${hosted.id} does not serve ${JSON.stringify(request.operation)}`,
+        `provider ${registered.id} does not serve ${JSON.stringify(request.operation)}`,
       );
     }
     const headers = toHeaders(request);
@@ -132,11 +136,15 @@ export class TunnelHandler {
         limitBytes: bodyBytes,
       });
       work.throwIfStopped();
-      const admission = hosted.admit();
+      const permit = this.#providers.admit(registered);
       try {
-        await relay(work, stream, hosted, toTunnelRequest(request, headers, body));
+        await relay(work, stream, registered.provider, toTunnelRequest(request, headers, body));
+      } catch (error) {
+        if (RuntimeError.is(error) && error.code === "provider_unreachable")
+          this.#providers.recheck(registered.id);
+        throw error;
       } finally {
-        admission.end();
+        permit.release();
       }
     } finally {
       this.#held -= length;
@@ -152,11 +160,12 @@ export function refuse(stream: WireStream, code: string, text: string): void {
 async function relay(
   work: TunnelWork,
   stream: WireStream,
-  hosted: HostedProvider,
+  provider: Provider,
   request: TunnelRequest,
 ): Promise<void> {
   const { signal } = work;
-  const response = await open(hosted, request, signal);
+  const response = await provider.tunnel?.(request, { signal });
+  if (response === undefined) throw new RuntimeError("unsupported_operation", "the provider has no tunnel");
   const body = response.body[Symbol.asyncIterator]();
   let ended = false;
   try {
@@ -181,20 +190,10 @@ async function relay(
   }
 }
 
-async function open(
-  hosted: HostedProvider,
-  request: TunnelRequest,
-  signal: AbortSignal,
-): Promise<TunnelResponse> {
-  const provider: Provider = hosted.provider;
-  try {
-    const response = await provider.tunnel?.(request, { signal });
-    if (response !== undefined) return response;
-  } catch (error) {
-    if (RuntimeError.is(error) && error.code === "provider_unreachable") void hosted.check();
-    throw error;
-  }
-  throw new RuntimeError("unsupported_operation", `provider ${hosted.id} has no tunnel`);
+/** Whether `tunnel` accepts the operation; an empty one leaves it to the provider, which looks at the path. */
+function serves({ provider, capabilities }: RegisteredProvider, operation: string): boolean {
+  if (provider.tunnel === undefined) return false;
+  return operation === "" || capabilities.operations.includes(operation);
 }
 
 function sendStart(stream: WireStream, response: TunnelResponse): void {
