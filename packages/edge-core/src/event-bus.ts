@@ -11,7 +11,8 @@ export interface NodeEvent {
   /**
    * Why: of `refused` a register code (`unknown_token`, `duplicate_node`, `config_failed`, `edge_draining`,
    * `unsupported_version`, `name_mismatch`), `invalid_limits` or `not_ready`; of `disconnected` a
-   * WireErrorCode or `superseded`.
+   * WireErrorCode or `superseded`: the same process has connected again, or another one has taken over from one
+   * that did not answer.
    */
   readonly code?: string;
   /** The same for people. */

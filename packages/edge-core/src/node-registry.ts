@@ -24,6 +24,8 @@ type MutableOwner = { -readonly [K in keyof Owner]: Owner[K] };
 /** Who each node is now: the only writer of ownership. */
 export class NodeRegistry {
   readonly #owners = new Map<string, MutableOwner>();
+  /** Who has challenged the owner, by node. */
+  readonly #challengers = new Map<string, Session>();
   readonly #ledger: ResourceLedger;
   readonly #events: EventBus;
   readonly #clock: Clock;
@@ -61,9 +63,27 @@ export class NodeRegistry {
     return this.#owners.get(owner.node) === owner;
   }
 
-  /** Claims pending ownership; undefined where the node has an owner. */
+  /**
+   * Reserves `node` for `session` while its owner is probed: nobody else may claim or challenge until this one
+   * claims or withdraws, or the owner is superseded. False where another challenge is under way.
+   */
+  challenge(node: string, session: Session): boolean {
+    if (this.#challengers.has(node)) return false;
+    this.#challengers.set(node, session);
+    return true;
+  }
+
+  /** Ends the challenge of `session`, if it is the one under way. */
+  withdraw(node: string, session: Session): void {
+    if (this.#challengers.get(node) === session) this.#challengers.delete(node);
+  }
+
+  /** Claims pending ownership; undefined where the node has an owner, or another session has challenged it. */
   claim(node: string, instanceId: string, session: Session): Owner | undefined {
     if (this.#owners.has(node)) return undefined;
+    const challenger = this.#challengers.get(node);
+    if (challenger !== undefined && challenger !== session) return undefined;
+    this.#challengers.delete(node);
     const owner: MutableOwner = {
       node,
       instanceId,
@@ -105,6 +125,15 @@ export class NodeRegistry {
     this.#ledger.fence(owner.node, owner.generation);
     if (owner.state === "ready") this.emit({ node: owner.node, type: "disconnected", code, reason });
     else this.emit({ node: owner.node, type: "refused", code: "not_ready", reason: `${code}: ${reason}` });
+  }
+
+  /**
+   * Ends an ownership for the sake of the claim that follows at once; a challenge is thereby decided. The
+   * connection itself is the caller's to close.
+   */
+  supersede(claim: Owner, reason: string): void {
+    this.#challengers.delete(claim.node);
+    this.disconnect(claim, "superseded", reason);
   }
 
   /** Tells the subscribers of something that happened to a node now. */

@@ -101,26 +101,6 @@ describe("registration", () => {
     expect(JSON.stringify(world.nodeEvents) + response.reason).not.toContain("secret-token");
   });
 
-  test("refuses another process while the node is connected; it may try again", async () => {
-    const world = await EdgeWorld.listening();
-    await HandDrivenNode.ready(world);
-    const second = await HandDrivenNode.dial(world);
-    expect(await second.register({ instanceId: "i2" })).toMatchObject({
-      accepted: false,
-      code: RegisterCode.DUPLICATE_NODE,
-      retryable: true,
-    });
-    expect(world.lifecycle).toEqual(["n1 connected", "n1 refused duplicate_node"]);
-    expect(world.provider().status).toBe("available");
-  });
-
-  test("a claim that is only pending is a duplicate too; one without an instance is never the same process", async () => {
-    const world = await EdgeWorld.listening();
-    await (await HandDrivenNode.dial(world)).register({ instanceId: "" });
-    const second = await (await HandDrivenNode.dial(world)).register({ instanceId: "" });
-    expect(second.code).toBe(RegisterCode.DUPLICATE_NODE);
-  });
-
   test("says when the configuration cannot be made", async () => {
     const known = nodeRecord("n1", "token-1");
     const broken = nodeRecord("n1", "token-1", [provider("p1", { profile: "gone" })]);

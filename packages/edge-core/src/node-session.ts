@@ -36,6 +36,10 @@ const REGISTRATION_MS = 10_000;
 const READY_MS = 30_000;
 /** Longest frame before registration, in bytes: somebody without a token makes the Edge allocate no more. */
 const UNREGISTERED_FRAME_BYTES = 64 * 1024;
+/** How long an owner has to show a sign of life when another process claims its node, in milliseconds. */
+const PROBE_MS = 1_000;
+/** When a process should try again whose node another one is, in milliseconds: two of them must not take turns (transport.md §4.2). */
+const DUPLICATE_RETRY_AFTER_MS = 60_000;
 /** When a Node that is turned away by a shutdown should try again, in milliseconds: what a restart takes. */
 export const RETRY_AFTER_MS = 2_000;
 
@@ -61,6 +65,8 @@ interface Refusal {
   readonly event: string;
   readonly reason: string;
   readonly retryable: boolean;
+  /** When to try again at the earliest, in milliseconds; absent: as the Node is configured. */
+  readonly retryAfterMs?: number;
 }
 
 /** One accepted connection, from its first byte: registration, readiness, status, end. */
@@ -68,6 +74,8 @@ export class NodeSession {
   readonly #context: NodeSessionContext;
   readonly #session: Session;
   #owner: Owner | undefined;
+  /** The node whose owner this connection has challenged, until that is decided. */
+  #challenged: string | undefined;
   #revision = 0n;
   #deadline: Timer;
 
@@ -111,6 +119,10 @@ export class NodeSession {
   }
 
   #onMessage(message: SessionMessage): void {
+    if (this.#challenged !== undefined) {
+      this.close(GoAwayCode.PROTOCOL_ERROR, `${message.case} before the registration was answered`);
+      return;
+    }
     if (this.#owner === undefined) {
       if (message.case === "registerRequest") this.#register(message.value);
       else this.close(GoAwayCode.NOT_REGISTERED, `${message.case} before registration`);
@@ -132,24 +144,39 @@ export class NodeSession {
     }
   }
 
-  // Everything in one turn: nothing can come between the check of an owner and the claim.
   #register(request: RegisterRequest): void {
-    const { registry, catalog, flow, heartbeat, edgeName } = this.#context;
     const record = this.#authenticate(request);
     if (record === undefined) return;
-    const { name } = record;
-    const current = registry.owner(name);
-    const moves =
-      current !== undefined && request.instanceId !== "" && current.instanceId === request.instanceId;
-    if (current !== undefined && !moves) {
-      this.#refuse(name, {
-        code: RegisterCode.DUPLICATE_NODE,
-        event: "duplicate_node",
-        reason: `node ${name} is connected already, from another process`,
-        retryable: true,
+    const owner = this.#context.registry.owner(record.name);
+    // The same process has dialled again: its old connection is dead, whether it has noticed or not.
+    const moves = owner !== undefined && request.instanceId !== "" && owner.instanceId === request.instanceId;
+    if (owner === undefined || moves) this.#accept(request, record, owner);
+    else if (!this.#context.registry.challenge(record.name, this.#session))
+      this.#refuseContested(record.name);
+    else {
+      this.#challenged = record.name;
+      this.#challenge(request, owner).catch((error: unknown) => {
+        this.#session.destroy(WireError.from(error, "protocol_error"));
       });
-      return;
     }
+  }
+
+  /** Another process claims the node: it is a duplicate, unless the owner shows no sign of life. */
+  async #challenge(request: RegisterRequest, owner: Owner): Promise<void> {
+    const alive = await owner.session.probe(PROBE_MS);
+    if (this.#session.error !== undefined) return;
+    // Meanwhile the owner may have gone or moved, and the Edge have begun to drain.
+    const record = this.#authenticate(request);
+    if (record === undefined) return;
+    const now = this.#context.registry.owner(record.name);
+    if (now === undefined || (now === owner && !alive)) this.#accept(request, record, now);
+    else this.#refuseDuplicate(now);
+  }
+
+  /** Makes this connection the pending owner, in place of `current`. In one turn: nothing comes in between. */
+  #accept(request: RegisterRequest, record: NodeRecord, current: Owner | undefined): void {
+    const { registry, catalog, flow, heartbeat, edgeName } = this.#context;
+    const { name } = record;
     let limits: FlowLimits;
     let config: ReturnType<Catalog["configFor"]>;
     try {
@@ -160,15 +187,19 @@ export class NodeSession {
       return;
     }
     if (current !== undefined) {
-      // The same process has dialled again: its old connection is dead, whether it has noticed or not.
-      registry.disconnect(current, "superseded", `${name} has connected again`);
-      current.session.close(GoAwayCode.SUPERSEDED, "the same Node has connected again");
+      const reason =
+        current.instanceId === request.instanceId && request.instanceId !== ""
+          ? "the same process has connected again"
+          : "another process has taken the node over; this one did not answer";
+      registry.supersede(current, reason);
+      current.session.close(GoAwayCode.SUPERSEDED, reason, DUPLICATE_RETRY_AFTER_MS);
     }
     const owner = registry.claim(name, request.instanceId, this.#session);
     if (owner === undefined) {
-      this.close(GoAwayCode.SUPERSEDED, `node ${name} was claimed meanwhile`);
+      this.#refuseContested(name);
       return;
     }
+    this.#challenged = undefined;
     this.#owner = owner;
     this.#revision = config.revision;
     this.#session.send({
@@ -226,14 +257,36 @@ export class NodeSession {
         event: "edge_draining",
         reason: "the Edge is shutting down",
         retryable: true,
+        retryAfterMs: RETRY_AFTER_MS,
       });
       return undefined;
     }
     return record;
   }
 
-  #refuse(node: string, { code, event, reason, retryable }: Refusal): void {
-    const draining = code === RegisterCode.EDGE_DRAINING;
+  #refuseDuplicate({ node, draining }: Owner): void {
+    this.#refuse(node, {
+      code: RegisterCode.DUPLICATE_NODE,
+      event: "duplicate_node",
+      reason: `node ${node} is connected already, from another process`,
+      retryable: true,
+      // One that drains will soon be gone.
+      retryAfterMs: draining ? RETRY_AFTER_MS : DUPLICATE_RETRY_AFTER_MS,
+    });
+  }
+
+  /** Somebody else's claim is being decided. */
+  #refuseContested(node: string): void {
+    this.#refuse(node, {
+      code: RegisterCode.DUPLICATE_NODE,
+      event: "duplicate_node",
+      reason: `another process is claiming node ${node}`,
+      retryable: true,
+      retryAfterMs: RETRY_AFTER_MS,
+    });
+  }
+
+  #refuse(node: string, { code, event, reason, retryable, retryAfterMs = 0 }: Refusal): void {
     this.#session.send({
       case: "registerResponse",
       value: create(RegisterResponseSchema, {
@@ -241,11 +294,11 @@ export class NodeSession {
         reason,
         code,
         retryable,
-        retryAfterMs: draining ? RETRY_AFTER_MS : 0,
+        retryAfterMs,
         edgeName: this.#context.edgeName,
       }),
     });
-    this.close(draining ? GoAwayCode.DRAINING : GoAwayCode.NOT_REGISTERED, reason);
+    this.close(code === RegisterCode.EDGE_DRAINING ? GoAwayCode.DRAINING : GoAwayCode.NOT_REGISTERED, reason);
     this.#context.registry.emit({ node, type: "refused", code: event, reason });
   }
 
@@ -271,8 +324,10 @@ export class NodeSession {
   }
 
   #onClosed(error: WireError): void {
+    const { registry } = this.#context;
     this.#deadline.cancel();
-    if (this.#owner !== undefined) this.#context.registry.disconnect(this.#owner, error.code, error.message);
+    if (this.#challenged !== undefined) registry.withdraw(this.#challenged, this.#session);
+    if (this.#owner !== undefined) registry.disconnect(this.#owner, error.code, error.message);
     this.#context.closed(this);
   }
 }

@@ -85,10 +85,15 @@ export class HandDrivenNode {
     return node;
   }
 
-  async register(overrides: RegisterOverrides = {}): Promise<RegisterResponse> {
-    const { value } = await this.#world.settled(
-      this.session.request(registration(overrides), "registerResponse", { timeoutMs: 1_000 }),
-    );
+  register(overrides: RegisterOverrides = {}): Promise<RegisterResponse> {
+    return this.#world.settled(this.registering(overrides));
+  }
+
+  /** As `register`, but lets no time pass: the Edge may take some. */
+  async registering(overrides: RegisterOverrides = {}): Promise<RegisterResponse> {
+    const { value } = await this.session.request(registration(overrides), "registerResponse", {
+      timeoutMs: 60_000,
+    });
     if (value.accepted) this.session.agree({ ...DEFAULT_FLOW_LIMITS, ...value.limits });
     return value;
   }

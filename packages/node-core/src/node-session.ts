@@ -17,6 +17,11 @@ const ANSWER_TIMEOUT_MS = 10_000;
 const STOP_TIMEOUT_MS = 5_000;
 /** For requests that crossed with our GoAway: they still get their refusal, in milliseconds. */
 const CROSSING_MS = 100;
+/**
+ * How long to leave the node to the process that has taken it over, in milliseconds (transport.md §4.2: two
+ * that take turns would never end). As with what an Edge asks for, ten intervals at most.
+ */
+const SUPERSEDED_MS = 60_000;
 const DRAIN_REASON = "the node is shutting down";
 
 /** How a session ended that did not fail for good. */
@@ -180,7 +185,8 @@ export class NodeSession {
 
   // The connection stays: its streams may end. What follows, follows from its close.
   #goAway(goAway: GoAway): void {
-    this.#retryAfterMs = Math.max(this.#retryAfterMs, goAway.retryAfterMs);
+    const least = goAway.code === GoAwayCode.SUPERSEDED ? SUPERSEDED_MS : 0;
+    this.#retryAfterMs = Math.max(this.#retryAfterMs, goAway.retryAfterMs, least);
     if (goAway.code === GoAwayCode.DRAINING) this.#settings.on.edgeDraining?.({ reason: goAway.reason });
   }
 }

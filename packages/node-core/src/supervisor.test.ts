@@ -113,6 +113,24 @@ test("an edge that drains is not dialled before it has closed, and then as late 
   await node.end();
 });
 
+test("a node that another process has taken over leaves it that for 60 s, or ten intervals", async () => {
+  for (const [intervalMs, waitMs] of [
+    [10_000, 66_000],
+    [1_000, 10_000],
+  ] as const) {
+    const node = await runNode(scriptedAdapter({}).adapter, { reconnect: { maxAttempts: 0, intervalMs } });
+    await node.edge.last.welcome([]);
+    node.edge.last.session.close(GoAwayCode.SUPERSEDED, "another process");
+    await node.clock.settle();
+    expect(node.told.at(-1)).toBe(`retry 2 ${waitMs}`);
+    await node.clock.advance(waitMs - 1);
+    expect(node.edge.sessions).toHaveLength(1);
+    await node.clock.advance(1);
+    expect(node.edge.sessions).toHaveLength(2);
+    await node.end();
+  }
+});
+
 test("a lost edge cancels the work; the gate is free for the next session", async () => {
   let aborted = 0;
   const { adapter, calls } = scriptedAdapter({

@@ -12,7 +12,7 @@ export const DEFAULT_HEARTBEAT: HeartbeatSettings = { intervalMs: 2_000, waitMs:
 /** A wall clock this far ahead of the monotonic one says that the machine slept, in milliseconds. */
 const SLEPT_MS = 5_000;
 /** How long a peer has to answer after a sleep, in milliseconds. */
-const PROBE_MS = 2_000;
+const AWAKENED_MS = 2_000;
 
 /**
  * Says `dead` when nothing has come for the agreed time. Any received byte is a sign of life; what was sent
@@ -32,6 +32,7 @@ export class Heartbeat {
   #beat: Timer | undefined;
   #wallAhead: number;
   #stopped = false;
+  readonly #probes = new Set<(alive: boolean) => void>();
   /** Round trip of the last answered ping, in milliseconds. */
   roundTripMs: number | undefined;
 
@@ -71,6 +72,7 @@ export class Heartbeat {
   received(): void {
     this.#reads++;
     this.#received = this.#clock.now();
+    if (this.#probes.size > 0) this.#answerProbes(true);
   }
 
   /** The answer to a ping came. */
@@ -78,20 +80,44 @@ export class Heartbeat {
     if (sequence === this.#sequence) this.roundTripMs = this.#clock.now() - this.#sentAt;
   }
 
+  /** Pings now. Resolves with true at the next byte, with false where none comes within `timeoutMs` or it is stopped. */
+  async probe(timeoutMs: number): Promise<boolean> {
+    if (this.#stopped) return false;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    this.#probes.add(resolve);
+    // As with the deadline: what is already waiting is read first.
+    const timer = this.#clock.setTimer(() => this.#clock.defer(() => resolve(false)), timeoutMs);
+    this.#sendPing();
+    try {
+      return await promise;
+    } finally {
+      timer.cancel();
+      this.#probes.delete(resolve);
+    }
+  }
+
   /** No further call of `ping` or `dead`. Idempotent. */
   stop(): void {
     this.#stopped = true;
     this.#beat?.cancel();
     this.#deadline?.cancel();
+    this.#answerProbes(false);
+  }
+
+  #answerProbes(alive: boolean): void {
+    for (const answer of this.#probes) answer(alive);
+    this.#probes.clear();
+  }
+
+  #sendPing(): void {
+    this.#sentAt = this.#clock.now();
+    this.#ping(++this.#sequence);
   }
 
   #nextBeat(): void {
     this.#beat = this.#clock.setTimer(() => {
-      if (this.#slept()) {
-        this.#probe();
-      }
-      this.#sentAt = this.#clock.now();
-      this.#ping(++this.#sequence);
+      if (this.#slept()) this.#awaken();
+      this.#sendPing();
       this.#nextBeat();
     }, this.#settings.intervalMs);
   }
@@ -108,10 +134,10 @@ export class Heartbeat {
   }
 
   // The old silence says nothing: did anything come since now?
-  #probe(): void {
+  #awaken(): void {
     this.#deadline?.cancel();
     const before = this.#reads;
-    this.#expect(PROBE_MS, () => this.#reads !== before);
+    this.#expect(AWAKENED_MS, () => this.#reads !== before);
   }
 
   // Gives up after `delayMs` unless `alive`, then or once the input that is already waiting has been read.

@@ -189,6 +189,70 @@ describe("heartbeat", () => {
   });
 });
 
+describe("a probe", () => {
+  function answerOf(probe: Promise<boolean>): () => boolean | undefined {
+    let answer: boolean | undefined;
+    void probe.then((alive) => {
+      answer = alive;
+    });
+    return () => answer;
+  }
+
+  test("is answered by a living peer at once, and leaves no timer", async () => {
+    const { clock, edge } = await connect();
+    const before = clock.pending;
+    const [one, other] = [answerOf(edge.probe(1_000)), answerOf(edge.probe(1_000))];
+    await clock.settle();
+    expect([one(), other()]).toEqual([true, true]);
+    expect(clock.pending).toBe(before);
+    expect(edge.roundTripMs).toBe(0);
+  });
+
+  test("takes any byte, also of half a frame, for an answer", async () => {
+    const { clock, peer, edge } = await rawPeer();
+    const answer = answerOf(edge.probe(1_000));
+    await clock.advance(900);
+    expect(answer()).toBeUndefined();
+    peer.write([Uint8Array.of(0)]);
+    await clock.settle();
+    expect(answer()).toBe(true);
+  });
+
+  test("of a silent peer is false in time, and ends nothing", async () => {
+    const { clock, edge, transport, atEdge } = await connect();
+    const before = clock.pending;
+    transport.links[0]?.stall();
+    const answer = answerOf(edge.probe(1_000));
+    await clock.advance(999);
+    expect(answer()).toBeUndefined();
+    await clock.advance(1);
+    expect(answer()).toBe(false);
+    expect(clock.pending).toBe(before);
+    expect(atEdge.ends).toEqual([]);
+  });
+
+  test("reads what is already waiting before it says no", async () => {
+    const { clock, peer, edge } = await rawPeer();
+    const answer = answerOf(edge.probe(1_000));
+    await clock.advance(999);
+    const end = clock.advance(1);
+    peer.write([Uint8Array.of(0)]);
+    await end;
+    expect(answer()).toBe(true);
+  });
+
+  test("ends with the session, and is false after it", async () => {
+    const { clock, edge } = await connect();
+    const during = answerOf(edge.probe(1_000));
+    edge.close(GoAwayCode.DRAINING, "over");
+    const after = answerOf(edge.probe(1_000));
+    await clock.settle();
+    expect([during(), after()]).toEqual([false, false]);
+    await clock.advance(2_000);
+    expect(clock.pending).toBe(0);
+  });
+});
+
 describe("a peer that does not keep to the rules", () => {
   test.each<[string, Uint8Array, string]>([
     ["a frame of length 0", Uint8Array.of(0, 0, 0, 0), "protocol_error"],

@@ -152,6 +152,14 @@ export class Session {
     if (heartbeat !== undefined) this.#heartbeat.settings = heartbeat;
   }
 
+  /**
+   * Asks the peer for a sign of life. Resolves with true once any byte has come, with false where none comes
+   * within `timeoutMs` or the session is over; it ends nothing.
+   */
+  probe(timeoutMs: number): Promise<boolean> {
+    return this.#heartbeat.probe(timeoutMs);
+  }
+
   /** Sends a message of the session itself, ahead of all data. Dropped once the session is over. */
   send(message: SessionMessage): void {
     if (this.#error === undefined) this.#mux.send(message);
