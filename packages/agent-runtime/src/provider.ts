@@ -74,7 +74,10 @@ export interface Provider {
   start?(context: ProviderContext): Promise<void>;
   /** Called once, after all work has ended; releases everything. */
   stop?(): Promise<void>;
-  /** Asks the server whether it serves. */
+  /**
+   * Asks the server whether it serves. The signal is the question's deadline: when it fires, the answer is what
+   * is known by then, `degraded` where the server has been reached.
+   */
   health?(context: ProviderContext): Promise<ProviderHealth>;
   /** Runs one turn: `start` first, then deltas, then exactly one of `complete`, `error`, `cancelled`. */
   execute?(spec: ExecutionSpec, context: ProviderContext): AsyncIterable<RuntimeEvent>;

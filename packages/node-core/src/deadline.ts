@@ -20,6 +20,8 @@ export interface DeadlineOptions<T> {
   readonly clock: Clock;
   /** In milliseconds. */
   readonly ms: number;
+  /** How much longer, in milliseconds, a result counts that `work` has once its signal has fired. Default 0. */
+  readonly settleMs?: number;
   readonly signal: AbortSignal;
   /** What is waited for, for the message. */
   readonly what: string;
@@ -28,15 +30,15 @@ export interface DeadlineOptions<T> {
 }
 
 /**
- * What `work` resolves with, for at most `ms`. Settles on time even where `work` ignores the signal that it
- * is given.
+ * What `work` resolves with, for at most `ms` and `settleMs`. Settles on time even where `work` ignores the
+ * signal that it is given.
  * @throws WireError `timeout`; the signal's reason when aborted; what `work` throws.
  */
 export async function withDeadline<T>(
   options: DeadlineOptions<T>,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const { clock, ms, signal, what, late } = options;
+  const { clock, ms, settleMs = 0, signal, what, late } = options;
   signal.throwIfAborted();
   const inner = new AbortController();
   const { promise, resolve, reject } = Promise.withResolvers<T>();
@@ -47,7 +49,13 @@ export async function withDeadline<T>(
     reject(reason);
   };
   const aborted = (): void => giveUp(signal.reason);
-  const timer = clock.setTimer(() => giveUp(new WireError("timeout", `${what}: over ${ms} ms`)), ms);
+  const timeUp = (): void => {
+    const error = new WireError("timeout", `${what}: over ${ms} ms`);
+    if (settleMs === 0) return giveUp(error);
+    inner.abort(error);
+    timer = clock.setTimer(() => giveUp(error), settleMs);
+  };
+  let timer = clock.setTimer(timeUp, ms);
   signal.addEventListener("abort", aborted);
   const forward = async (): Promise<void> => {
     try {
@@ -55,7 +63,7 @@ export async function withDeadline<T>(
       if (over) late?.(value);
       else resolve(value);
     } catch (error) {
-      reject(error);
+      reject(inner.signal.aborted ? inner.signal.reason : error);
     }
   };
   void forward();

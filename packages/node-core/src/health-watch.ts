@@ -7,7 +7,9 @@ import { describeFailure } from "./failure-text.ts";
 import type { NodeProviderStatus } from "./node-listeners.ts";
 
 /** How long a server may take to say whether it serves, in milliseconds. */
-const HEALTH_TIMEOUT_MS = 3_000;
+const HEALTH_TIMEOUT_MS = 5_000;
+/** How long a provider may then take to say what it knows, in milliseconds: what it has to stop any work. */
+const HEALTH_SETTLE_MS = 2_000;
 /** Between two questions while it does not serve, in milliseconds. */
 const HEALTH_INTERVAL_MS = 5_000;
 const REASON_LENGTH = 500;
@@ -77,6 +79,7 @@ export class HealthWatch {
         {
           clock: this.#clock,
           ms: HEALTH_TIMEOUT_MS,
+          settleMs: HEALTH_SETTLE_MS,
           signal: this.#ended.signal,
           what: "no answer to the health check",
         },

@@ -4,7 +4,7 @@ import { ProviderHealth as Health } from "@iop/wire";
 import { expect, test } from "vitest";
 
 import { runNode } from "./testing/running-node.ts";
-import { respond, scriptedAdapter } from "./testing/scripted-adapter.ts";
+import { respond, scriptedAdapter, untilAborted } from "./testing/scripted-adapter.ts";
 
 test("what the owner does not allow makes that provider unavailable, with the reason, and nothing else", async () => {
   const { adapter, calls } = scriptedAdapter({});
@@ -208,7 +208,34 @@ test("a server that is down is no reason not to be ready: it is asked until it i
   await node.end();
 });
 
-test("a health check that hangs or throws counts as offline and holds the ready for 3 s at most", async () => {
+test("what a provider knows when the time for its health check is up counts, a failure does not", async () => {
+  const { adapter } = scriptedAdapter({
+    health: async ({ signal }) => {
+      try {
+        return await untilAborted(signal);
+      } catch {
+        return { health: "degraded", reason: "connected" };
+      }
+    },
+  });
+  const node = await runNode(adapter);
+  node.edge.last.accept([{ id: "p" }]);
+  await node.clock.advance(4_999);
+  expect(node.edge.last.cases).toEqual(["registerRequest"]);
+  await node.clock.advance(1);
+  expect(node.edge.last.ready.providers).toMatchObject([{ health: Health.DEGRADED, reason: "connected" }]);
+  await node.end();
+
+  const failing = await runNode(scriptedAdapter({ health: ({ signal }) => untilAborted(signal) }).adapter);
+  failing.edge.last.accept([{ id: "p" }]);
+  await failing.clock.advance(5_000);
+  expect(failing.edge.last.ready.providers).toMatchObject([
+    { health: Health.OFFLINE, reason: "no answer to the health check: over 5000 ms" },
+  ]);
+  await failing.end();
+});
+
+test("a health check that hangs or throws counts as offline and holds the ready for 7 s at most", async () => {
   let first = true;
   const { adapter } = scriptedAdapter({
     health: () => {
@@ -219,11 +246,11 @@ test("a health check that hangs or throws counts as offline and holds the ready 
   });
   const node = await runNode(adapter);
   node.edge.last.accept([{ id: "p" }]);
-  await node.clock.advance(2_999);
+  await node.clock.advance(6_999);
   expect(node.edge.last.cases).toEqual(["registerRequest"]);
   await node.clock.advance(1);
   expect(node.edge.last.ready.providers).toMatchObject([
-    { health: Health.OFFLINE, reason: "no answer to the health check: over 3000 ms" },
+    { health: Health.OFFLINE, reason: "no answer to the health check: over 5000 ms" },
   ]);
   node.edge.last.acknowledge();
   await node.clock.advance(10_000);

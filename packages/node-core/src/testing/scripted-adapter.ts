@@ -15,7 +15,7 @@ export interface Script {
   create?(config: ProviderConfig): void;
   start?(context: ProviderContext): Promise<void>;
   stop?(): Promise<void>;
-  health?(): Promise<ProviderHealth>;
+  health?(context: ProviderContext): Promise<ProviderHealth>;
   tunnel?(request: TunnelRequest, context: ProviderContext): Promise<TunnelResponse>;
 }
 
@@ -40,7 +40,7 @@ export function scriptedAdapter(script: Script): {
           calls.push(`stop ${config.id}`);
           await script.stop?.();
         },
-        health: async () => (await script.health?.()) ?? { health: "ok" },
+        health: async (context) => (await script.health?.(context)) ?? { health: "ok" },
         tunnel: async (request, context) => {
           calls.push(`tunnel ${config.id}`);
           return script.tunnel === undefined ? respond([]) : script.tunnel(request, context);
