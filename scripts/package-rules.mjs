@@ -6,7 +6,17 @@
 const ours = (...names) => names.map((name) => `@iop/${name}`);
 
 export const rules = {
-  "packages/wire": { imports: ["@bufbuild/protobuf"], builtins: ["tcp.ts", "tls.ts"] },
+  "packages/wire": {
+    imports: ["@bufbuild/protobuf"],
+    builtins: [
+      "tcp.ts",
+      "tls.ts",
+      "socket-connection.ts",
+      "socket-dial.ts",
+      "socket-listener.ts",
+      "pending-handshakes.ts",
+    ],
+  },
   "packages/agent-runtime": { imports: [], builtins: ["conformance.ts"] },
   "packages/provider-protocols": { imports: [...ours("agent-runtime"), "eventsource-parser"], builtins: [] },
   "packages/edge-core": {

@@ -3,6 +3,7 @@
  * - `already_running`: `run` was called while it runs.
  *
  * Fatal, the same attempt would fail again:
+ * - `certificate_rejected`: the Edge showed a certificate that is not trusted, not valid now, or not its own.
  * - `unknown_token`: the Edge does not know the token.
  * - `name_mismatch`: the token belongs to a node of another name.
  * - `unsupported_version`: the Edge does not speak this version of the wire.
@@ -15,6 +16,7 @@
 export type NodeErrorCode =
   | "invalid_options"
   | "already_running"
+  | "certificate_rejected"
   | "unknown_token"
   | "name_mismatch"
   | "unsupported_version"

@@ -1,4 +1,4 @@
-import { type Connection, GoAwayCode } from "@iop/wire";
+import { type Connection, GoAwayCode, WireError } from "@iop/wire";
 import { expect, test } from "vitest";
 
 import { runNode } from "./testing/running-node.ts";
@@ -25,6 +25,27 @@ test("a dial that fails is tried again at the same pace until the attempts are u
   expect(node.outcome?.error).toMatchObject({ code: "exhausted" });
   expect(String(node.outcome?.error)).toContain("refused");
   expect(node.clock.pending).toBe(0);
+});
+
+test("an edge whose certificate is rejected is not dialled again", async () => {
+  let dials = 0;
+  const rejected = new WireError("certificate_rejected", "edge:7443: the certificate has expired");
+  const transport = {
+    dial: () => {
+      dials++;
+      return Promise.reject(rejected);
+    },
+    listen: () => Promise.reject(),
+  };
+  const node = await runNode(scriptedAdapter({}).adapter, { transport, reconnect: { maxAttempts: 0 } });
+  expect(node.outcome?.error).toMatchObject({
+    name: "NodeError",
+    code: "certificate_rejected",
+    message: rejected.message,
+    cause: rejected,
+  });
+  await node.clock.advance(100_000);
+  expect([dials, node.told, node.clock.pending]).toEqual([1, [], 0]);
 });
 
 test("a dial that never answers is given up after 10 s, and one that comes too late is destroyed", async () => {

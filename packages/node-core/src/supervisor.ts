@@ -1,4 +1,4 @@
-import type { Connection } from "@iop/wire";
+import { type Connection, WireError } from "@iop/wire";
 
 import { pause, withDeadline } from "./deadline.ts";
 import { NodeError } from "./node-error.ts";
@@ -69,6 +69,8 @@ async function attempt(parts: {
   } catch (error) {
     if (signal.aborted) return { kind: "shutdown" };
     const reason = error instanceof Error ? error.message : String(error);
+    if (WireError.is(error) && error.code === "certificate_rejected")
+      throw new NodeError("certificate_rejected", reason, { cause: error });
     return { kind: "lost", reason, readyMs: 0, retryAfterMs: 0 };
   }
   return new NodeSession({ ...parts, connection }).run();

@@ -37,7 +37,10 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-/** How Edges and Nodes reach each other. Errors are `WireError` with code `dial_failed`. */
+/**
+ * How Edges and Nodes reach each other. Errors are `WireError` with code `dial_failed`, or
+ * `certificate_rejected` where dialling again would find the same certificate.
+ */
 export interface Transport {
   /** Resolves with an open connection. Aborting rejects with the signal's reason and leaves nothing behind. */
   dial(options: { readonly signal: AbortSignal }): Promise<Connection>;

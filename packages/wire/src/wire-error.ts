@@ -1,6 +1,7 @@
 /**
  * Of a connection (all its streams fail with it):
  * - `dial_failed`: no connection came about.
+ * - `certificate_rejected`: what was dialled showed a certificate that is not trusted, not valid now, or not its own.
  * - `connection_lost`: the transport closed without a word.
  * - `going_away`: the peer closed with a GoAway; the message holds its code and reason.
  * - `heartbeat_timeout`: no byte came for the agreed time.
@@ -17,6 +18,7 @@
  */
 export type WireErrorCode =
   | "dial_failed"
+  | "certificate_rejected"
   | "connection_lost"
   | "going_away"
   | "heartbeat_timeout"
