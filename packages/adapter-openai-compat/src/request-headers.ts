@@ -1,7 +1,7 @@
 import { RuntimeError, type HeaderList } from "@iop/agent-runtime";
+import { connectionListed, isHopByHop } from "@iop/provider-protocols";
 import type { Credential } from "./credential.ts";
 import { isHeaderName, isHeaderValue } from "./header-syntax.ts";
-import { connectionListed, isHopByHop } from "./hop-by-hop.ts";
 
 /** End to end, but ours to say or not the provider's to see. */
 const WITHHELD: ReadonlySet<string> = new Set([

@@ -1,6 +1,6 @@
 import type { HeaderList } from "@iop/agent-runtime";
+import { connectionListed, isHopByHop } from "@iop/provider-protocols";
 import type { Dispatcher } from "undici";
-import { connectionListed, isHopByHop } from "./hop-by-hop.ts";
 
 /** What comes before a response's body. */
 export interface ResponseHead {

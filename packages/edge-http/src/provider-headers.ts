@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { HeaderList } from "@iop/edge-core";
-import { connectionTokens, HOP_BY_HOP } from "./hop-by-hop.ts";
+import { connectionListed, isHopByHop } from "@iop/provider-protocols";
 
 /**
  * What the provider must not see. `content-length` changes with the model's name; `origin` and
@@ -26,13 +26,12 @@ const WITHHELD_PREFIX = /^(?:proxy-|sec-fetch-|x-forwarded-|x-iop-)/;
 /** The caller's end-to-end headers for the provider: in order, repeats kept, names as they were sent. */
 export function providerHeaders(req: IncomingMessage): HeaderList {
   const { rawHeaders } = req;
-  const listed = connectionTokens(req.headers.connection ?? "close");
+  const listed = connectionListed([["connection", req.headers.connection ?? "close"]]);
   const headers: Array<readonly [string, string]> = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const name = rawHeaders[i] ?? "";
     const lower = name.toLowerCase();
-    if (HOP_BY_HOP.has(lower) || WITHHELD.has(lower) || WITHHELD_PREFIX.test(lower) || listed.includes(lower))
-      continue;
+    if (isHopByHop(lower, listed) || WITHHELD.has(lower) || WITHHELD_PREFIX.test(lower)) continue;
     headers.push([name, rawHeaders[i + 1] ?? ""]);
   }
   return headers;

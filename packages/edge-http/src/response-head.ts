@@ -1,5 +1,5 @@
 import type { HeaderList } from "@iop/edge-core";
-import { connectionTokens, HOP_BY_HOP } from "./hop-by-hop.ts";
+import { connectionListed, isHopByHop } from "@iop/provider-protocols";
 import { HttpSurfaceError } from "./http-surface-error.ts";
 
 /** The head of a relayed response. */
@@ -22,16 +22,13 @@ export function responseHead(status: number, source: HeaderList, requestId: stri
   if (!Number.isInteger(status) || status < 200 || status > 999)
     throw invalidResponse(`status ${status} cannot end an exchange`);
   const hasBody = status !== 204 && status !== 304;
-  let listed: readonly string[] = [];
-  for (const [name, value] of source)
-    if (name.toLowerCase() === "connection") listed = [...listed, ...connectionTokens(value)];
-
+  const listed = connectionListed(source);
   const headers: string[] = [];
   let contentLength: number | undefined;
   let unbuffered = false;
   for (const [name, value] of source) {
     const lower = name.toLowerCase();
-    if (HOP_BY_HOP.has(lower) || listed.includes(lower) || lower.startsWith("x-iop-")) continue;
+    if (isHopByHop(lower, listed) || lower.startsWith("x-iop-")) continue;
     if (lower === "content-length") {
       const length = parseLength(value);
       if (contentLength !== undefined && contentLength !== length)

@@ -1,4 +1,5 @@
 export type { ByteRange } from "./byte-range.ts";
+export { connectionListed, isHopByHop } from "./hop-by-hop.ts";
 export type { BodyPosition, ProtocolErrorCode, ProtocolErrorOptions } from "./protocol-error.ts";
 export { ProtocolError } from "./protocol-error.ts";
 export { replaceModel } from "./replace-model.ts";
