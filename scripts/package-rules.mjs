@@ -31,16 +31,19 @@ export const rules = {
     builtins: true,
   },
   // Wiring: any package of ours, and what command lines, files and logs need.
-  "reference/host": { imports: ["commander", "pino", "yaml", "zod"], builtins: true },
+  "reference/host": { imports: ["commander", "pino", "prom-client", "yaml", "zod"], builtins: true },
   "reference/edge": {
-    imports: [...ours("edge-core", "edge-http", "wire", "reference-host"), "zod"],
+    imports: [...ours("edge-core", "edge-http", "wire", "reference-host"), "prom-client", "zod"],
     builtins: true,
   },
   "reference/node": {
-    imports: [...ours("node-core", "adapter-openai-compat", "wire", "reference-host"), "zod"],
+    imports: [...ours("node-core", "adapter-openai-compat", "wire", "reference-host"), "prom-client", "zod"],
     builtins: true,
   },
-  "reference/cli": { imports: [...ours("reference-host"), "commander"], builtins: true },
+  "reference/cli": {
+    imports: [...ours("reference-host"), "commander", "eventsource-parser", "zod"],
+    builtins: true,
+  },
   "reference/provider": { imports: [...ours("reference-host"), "commander", "zod"], builtins: true },
   "reference/start": {
     imports: [

@@ -89,6 +89,7 @@ describe("what comes back", () => {
         usage: { inputTokens: 5n, outputTokens: 0n, cachedInputTokens: 3n },
       }),
     });
+    await world.clock.advance(10);
     sendEnd(node.last);
     const all = await world.settled(frames);
     expect(brief(all)).toEqual(["start 201", "body hello ", "body world", "usage", "end"]);
@@ -110,8 +111,9 @@ describe("what comes back", () => {
         outcome: "completed",
         status: 201,
         usage,
-        durationMs: 40,
-        at: "1970-01-01T00:00:00.040Z",
+        firstByteMs: 40,
+        durationMs: 50,
+        at: "1970-01-01T00:00:00.050Z",
       },
     ]);
     expect(world.provider().in_flight.normal).toBe(0);

@@ -10,6 +10,7 @@ import type { EventBus } from "./event-bus.ts";
 import { invalidHeader } from "./header-check.ts";
 import type { NodeRegistry, Owner } from "./node-registry.ts";
 import { StreamTunnel } from "./provider-tunnel.ts";
+import type { RelayedBytes } from "./relayed-bytes.ts";
 import type { Lease } from "./resource-ledger.ts";
 
 /** A body up to this length travels in the opening message, in bytes; most chat requests fit. */
@@ -29,6 +30,7 @@ export class Dispatcher {
   readonly #events: EventBus;
   readonly #clock: Clock;
   readonly #bodyBytes: number;
+  readonly #relayed: RelayedBytes = { request: 0, response: 0 };
   #active = 0;
   #draining = false;
   #idle: (() => void) | undefined;
@@ -45,6 +47,10 @@ export class Dispatcher {
     this.#events = options.events;
     this.#clock = options.clock;
     this.#bodyBytes = options.bodyBytes;
+  }
+
+  get relayed(): Readonly<RelayedBytes> {
+    return this.#relayed;
   }
 
   /** Refuses everything new from here on; calls `idle` once, when nothing runs any more. */
@@ -144,8 +150,9 @@ export class Dispatcher {
       lease,
       clock: this.#clock,
       signal,
+      relayed: this.#relayed,
       stopped: this.#stopped,
-      over: ({ outcome, code, status, usage, endedAt }) => {
+      over: ({ outcome, code, status, usage, firstByteAt, endedAt }) => {
         this.#events.emit("run", {
           requestId,
           model,
@@ -156,11 +163,13 @@ export class Dispatcher {
           ...(code === undefined ? {} : { code }),
           ...(status === undefined ? {} : { status }),
           ...(usage === undefined ? {} : { usage }),
+          ...(firstByteAt === undefined ? {} : { firstByteMs: firstByteAt - startedAt }),
           durationMs: endedAt - startedAt,
           at: new Date(this.#clock.wallNow()).toISOString(),
         });
       },
     });
+    this.#relayed.request += bodyLength;
     this.#active++;
     return tunnel;
   }

@@ -3,6 +3,12 @@ import type { Dispatcher } from "./dispatcher.ts";
 import type { NodeRegistry, Owner } from "./node-registry.ts";
 import type { EdgeSnapshot, NodeSnapshot, ProviderSnapshot } from "./snapshot.ts";
 
+/** Messages that were ignored, over all connections since the Edge's start. */
+export interface WireTotals {
+  readonly unknownMessages: number;
+  readonly lateMessages: number;
+}
+
 /** Puts the snapshot together: everything that is configured, connected or not (spec rule 4). */
 export function edgeSnapshot(state: {
   readonly edge: EdgeSnapshot["edge"];
@@ -10,8 +16,9 @@ export function edgeSnapshot(state: {
   readonly registry: NodeRegistry;
   readonly dispatcher: Dispatcher;
   readonly streams: number;
+  readonly wire: WireTotals;
 }): EdgeSnapshot {
-  const { edge, catalog, registry, dispatcher, streams } = state;
+  const { edge, catalog, registry, dispatcher, streams, wire } = state;
   return {
     edge,
     nodes: catalog.nodes.map((node) => nodeSnapshot(node, registry.ready(node.record.name))),
@@ -22,6 +29,11 @@ export function edgeSnapshot(state: {
       live: dispatcher.live(model),
     })),
     streams,
+    totals: {
+      relayed_bytes: { ...dispatcher.relayed },
+      unknown_messages: wire.unknownMessages,
+      late_messages: wire.lateMessages,
+    },
   };
 }
 

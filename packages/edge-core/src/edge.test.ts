@@ -1,3 +1,4 @@
+import type { ConnectionHandlers } from "@iop/wire";
 import { GoAwayCode, RegisterCode } from "@iop/wire";
 import { describe, expect, test } from "vitest";
 
@@ -110,6 +111,7 @@ describe("the snapshot", () => {
       ],
       models: [{ key: "m", waiting: 0, candidates: 1, live: 0 }],
       streams: 0,
+      totals: { relayed_bytes: { request: 0, response: 0 }, unknown_messages: 0, late_messages: 0 },
     });
   });
 
@@ -122,6 +124,42 @@ describe("the snapshot", () => {
       models: [{ live: 1 }],
       streams: 1,
     });
+  });
+
+  test("adds up what was relayed and what was ignored, over connections that are gone, too", async () => {
+    let inject: ConnectionHandlers["data"] | undefined;
+    const world = await EdgeWorld.listening({}, (transport) => ({
+      dial: (options) => transport.dial(options),
+      listen: ({ accept }) =>
+        transport.listen({
+          accept: (connection) => {
+            const open = connection.open.bind(connection);
+            connection.open = (handlers) => {
+              inject = (chunk) => handlers.data(chunk);
+              open(handlers);
+            };
+            accept(connection);
+          },
+        }),
+    }));
+    const first = await HandDrivenNode.ready(world);
+    const tunnel = await world.submit({ buildBody: () => [Buffer.from("12345")] });
+    const frames = allFrames(tunnel);
+    sendStart(first.last);
+    sendBody(first.last, "abc");
+    sendEnd(first.last);
+    await world.settled(frames);
+    // A frame of 3 bytes: an envelope with nothing in it but field 1000, which no version has.
+    inject?.(Uint8Array.of(0, 0, 0, 3, 0xc0, 0x3e, 1));
+    const totals = {
+      relayed_bytes: { request: 5, response: 3 },
+      unknown_messages: 1,
+      late_messages: 0,
+    };
+    expect(world.edge.snapshot().totals).toEqual(totals);
+    first.session.close(GoAwayCode.DRAINING, "gone");
+    await HandDrivenNode.ready(world, { instanceId: "i2" });
+    expect(world.edge.snapshot().totals).toEqual(totals);
   });
 });
 

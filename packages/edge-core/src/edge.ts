@@ -7,6 +7,7 @@ import { EdgeError } from "./edge-error.ts";
 import type { EdgeOptions, EdgeSettings } from "./edge-options.ts";
 import { edgeSettings } from "./edge-options.ts";
 import type { EdgeService, ModelInfo, ProviderTunnel, TunnelSubmission } from "./edge-service.ts";
+import type { WireTotals } from "./edge-snapshot.ts";
 import { edgeSnapshot } from "./edge-snapshot.ts";
 import type { EdgeEvents } from "./event-bus.ts";
 import { EventBus } from "./event-bus.ts";
@@ -57,6 +58,8 @@ class RunningEdge implements Edge {
   readonly #dispatcher: Dispatcher;
   readonly #context: NodeSessionContext;
   readonly #sessions = new Set<NodeSession>();
+  /** Of the sessions that are over. */
+  #wire: WireTotals = { unknownMessages: 0, lateMessages: 0 };
   #listening: Promise<Listener> | undefined;
   #closing: Promise<void> | undefined;
   #over = false;
@@ -94,7 +97,10 @@ class RunningEdge implements Edge {
       flow: settings.flow,
       heartbeat: settings.heartbeat,
       draining: () => this.#closing !== undefined,
-      closed: (session) => void this.#sessions.delete(session),
+      closed: (session) => {
+        this.#sessions.delete(session);
+        this.#wire = sum(this.#wire, session.counters);
+      },
     };
   }
 
@@ -132,7 +138,11 @@ class RunningEdge implements Edge {
 
   snapshot(): EdgeSnapshot {
     let streams = 0;
-    for (const session of this.#sessions) streams += session.streams;
+    let wire = this.#wire;
+    for (const session of this.#sessions) {
+      streams += session.streams;
+      wire = sum(wire, session.counters);
+    }
     const { name, mode } = this.#settings;
     return edgeSnapshot({
       edge: { name, mode, uptime_sec: Math.floor((this.#clock.now() - this.#startedAt) / 1000) },
@@ -140,6 +150,7 @@ class RunningEdge implements Edge {
       registry: this.#registry,
       dispatcher: this.#dispatcher,
       streams,
+      wire,
     });
   }
 
@@ -174,4 +185,11 @@ class RunningEdge implements Edge {
     else if (unregistered >= MAX_UNREGISTERED)
       session.close(GoAwayCode.TOO_MANY_CONNECTIONS, `${unregistered} connections have not registered yet`);
   }
+}
+
+function sum(a: WireTotals, b: WireTotals): WireTotals {
+  return {
+    unknownMessages: a.unknownMessages + b.unknownMessages,
+    lateMessages: a.lateMessages + b.lateMessages,
+  };
 }

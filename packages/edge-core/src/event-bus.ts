@@ -37,6 +37,8 @@ export interface RunOutcomeEvent {
   readonly status?: number;
   /** The latest that the provider reported. */
   readonly usage?: Usage;
+  /** From the submission until the first bytes of the response's body were handed over; absent where none came. */
+  readonly firstByteMs?: number;
   /** From the submission until the provider's work had stopped. */
   readonly durationMs: number;
   /** ISO 8601. */

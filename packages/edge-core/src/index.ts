@@ -22,7 +22,7 @@ export type {
 
 // For observers.
 export type { EdgeEventMap, EdgeEvents, NodeEvent, RunOutcomeEvent } from "./event-bus.ts";
-export type { EdgeSnapshot, ModelSnapshot, NodeSnapshot, ProviderSnapshot } from "./snapshot.ts";
+export type { EdgeSnapshot, ModelSnapshot, NodeSnapshot, ProviderSnapshot, TotalsSnapshot } from "./snapshot.ts";
 
 // For stores of one's own.
 export type { NodeStore } from "./node-store.ts";

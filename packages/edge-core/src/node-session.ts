@@ -22,6 +22,7 @@ import {
 
 import type { Catalog } from "./catalog.ts";
 import { EdgeError } from "./edge-error.ts";
+import type { WireTotals } from "./edge-snapshot.ts";
 import type { NodeRecord } from "./node-record.ts";
 import type { NodeRegistry, Owner } from "./node-registry.ts";
 import type { NodeStore } from "./node-store.ts";
@@ -106,6 +107,11 @@ export class NodeSession {
   /** Open streams. */
   get streams(): number {
     return this.#session.streams;
+  }
+
+  /** Messages that were ignored. */
+  get counters(): WireTotals {
+    return this.#session.counters;
   }
 
   /** Asks the Node to finish what runs and to expect nothing new. */

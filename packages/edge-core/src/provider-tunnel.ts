@@ -14,6 +14,7 @@ import { ProviderTunnelFrame_Kind as Kind, WireError } from "@iop/wire";
 import type { ProviderTunnel, RunDispatch, TunnelFrame, Usage } from "./edge-service.ts";
 import type { RunOutcomeEvent } from "./event-bus.ts";
 import { invalidHeader } from "./header-check.ts";
+import type { RelayedBytes } from "./relayed-bytes.ts";
 import type { Lease } from "./resource-ledger.ts";
 
 type TunnelResult = IteratorResult<TunnelFrame, undefined>;
@@ -27,6 +28,8 @@ const CANCELLED: Outcome = { outcome: "cancelled" };
 export interface TunnelOutcome extends Outcome {
   readonly status: number | undefined;
   readonly usage: Usage | undefined;
+  /** When the first bytes of the body were handed over, on the tunnel's clock. */
+  readonly firstByteAt: number | undefined;
   /** When the provider's work had stopped, on the tunnel's clock. */
   readonly endedAt: number;
 }
@@ -38,6 +41,7 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
   readonly #lease: Lease;
   readonly #clock: Clock;
   readonly #signal: AbortSignal | undefined;
+  readonly #relayed: RelayedBytes;
   readonly #stopped: () => void;
   readonly #over: (outcome: TunnelOutcome) => void;
   /** The consumer has had its terminal, or has left. */
@@ -45,6 +49,7 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
   #status: number | undefined;
   #usage: Usage | undefined;
   #outcome: Outcome | undefined;
+  #firstByteAt: number | undefined;
   #endedAt: number | undefined;
   #reported = false;
 
@@ -57,6 +62,7 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
     readonly lease: Lease;
     readonly clock: Clock;
     readonly signal: AbortSignal | undefined;
+    readonly relayed: RelayedBytes;
     /** The provider's work has stopped or is out of reach; once, after the lease is returned. */
     readonly stopped: () => void;
     /** The outcome is known and the work has stopped; once. */
@@ -66,6 +72,7 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
     this.#lease = options.lease;
     this.#clock = options.clock;
     this.#signal = options.signal;
+    this.#relayed = options.relayed;
     this.#stopped = options.stopped;
     this.#over = options.over;
     this.#stream = options.session.open(
@@ -168,6 +175,8 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
   #frame(frame: ProviderTunnelFrame): TunnelResult {
     switch (frame.kind) {
       case Kind.BODY:
+        this.#firstByteAt ??= this.#clock.now();
+        this.#relayed.response += frame.body.length;
         return { done: false, value: { kind: "body", body: frame.body } };
       case Kind.RESPONSE_START: {
         const headers = frame.headers.map(({ name, value }) => [name, value] as const);
@@ -218,7 +227,13 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
   #report(): void {
     if (this.#endedAt === undefined || this.#outcome === undefined || this.#reported) return;
     this.#reported = true;
-    this.#over({ ...this.#outcome, status: this.#status, usage: this.#usage, endedAt: this.#endedAt });
+    this.#over({
+      ...this.#outcome,
+      status: this.#status,
+      usage: this.#usage,
+      firstByteAt: this.#firstByteAt,
+      endedAt: this.#endedAt,
+    });
   }
 }
 

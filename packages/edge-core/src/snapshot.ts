@@ -5,6 +5,17 @@ export interface EdgeSnapshot {
   readonly models: readonly ModelSnapshot[];
   /** Open streams over all connections. */
   readonly streams: number;
+  readonly totals: TotalsSnapshot;
+}
+
+/** What has been counted since the Edge's start; never decreases. */
+export interface TotalsSnapshot {
+  /** Bytes of bodies that were carried to providers and to callers. */
+  readonly relayed_bytes: { readonly request: number; readonly response: number };
+  /** Wire messages of a kind that this version does not know, ignored. */
+  readonly unknown_messages: number;
+  /** Wire messages for streams that were over, ignored. */
+  readonly late_messages: number;
 }
 
 /** A configured node; never missing, connected or not (spec rule 4). */

@@ -1,3 +1,6 @@
+export type { AdminEdge, AdminSurfaceOptions, MetricsText } from "./admin-surface.ts";
+export { createAdminSurface } from "./admin-surface.ts";
+export type { NodeMessage, RunMessage } from "./admin-messages.ts";
 export type { ApiKey } from "./api-keys.ts";
 export { createHttpServer } from "./http-server.ts";
 export type { HttpSurface } from "./http-surface.ts";

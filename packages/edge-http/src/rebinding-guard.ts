@@ -16,8 +16,11 @@ export interface RebindingGuardOptions {
 export class RebindingGuard {
   readonly #hosts: ReadonlySet<string> | undefined;
   readonly #origins: ReadonlySet<string>;
+  readonly #servesPages: boolean;
 
-  constructor(options: RebindingGuardOptions) {
+  /** `servesPages`: pages of the surface itself may call it, too. */
+  constructor(options: RebindingGuardOptions, { servesPages = false }: { servesPages?: boolean } = {}) {
+    this.#servesPages = servesPages;
     this.#hosts = options.allowedHosts && new Set(options.allowedHosts.map(normalHost));
     this.#origins = new Set(options.allowedOrigins?.map((origin) => origin.toLowerCase()));
   }
@@ -32,7 +35,8 @@ export class RebindingGuard {
       if (!this.#hosts.has(value) && !this.#hosts.has(withoutPort(value)))
         throw new HttpSurfaceError("host_not_allowed", 403, "This server is not known by the given Host.");
     }
-    if (origin !== undefined && !this.#origins.has(origin.toLowerCase()))
+    if (origin === undefined || this.#origins.has(origin.toLowerCase())) return;
+    if (!this.#servesPages || host === undefined || URL.parse(origin)?.host !== host.toLowerCase())
       throw new HttpSurfaceError(
         "origin_not_allowed",
         403,

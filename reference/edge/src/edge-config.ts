@@ -1,6 +1,7 @@
+import { dirname } from "node:path";
 import type { ModelOptions, NodeRecord, ProtocolProfile } from "@iop/edge-core";
-import { type LoadedConfig, digestOf, loadConfigFile } from "@iop/reference-host";
-import { checkEdgeReferences } from "./edge-references.ts";
+import { type IdentityPem, type LoadedConfig, digestOf, loadConfigFile } from "@iop/reference-host";
+import { type EdgeReferences, checkEdgeReferences } from "./edge-references.ts";
 import { type EdgeFile, edgeSchema, unsupportedEdgeKeys } from "./edge-schema.ts";
 import { builtInProfiles, resolveProfile } from "./protocol-profile.ts";
 
@@ -28,6 +29,8 @@ export interface EdgeConfig {
     readonly connectionWindowBytes: number;
   };
   readonly drainTimeoutMs: number;
+  /** Of the Node port. Without: plain TCP. */
+  readonly tls?: IdentityPem;
   readonly apiKeys: ReadonlyArray<{
     readonly name: string;
     readonly sha256: string;
@@ -48,15 +51,19 @@ export function loadEdgeConfig(
   file: string,
   { checkOnly, env }: { readonly checkOnly: boolean; readonly env: Env },
 ): LoadedConfig<EdgeConfig> {
+  let references: EdgeReferences = {};
   const { config, warnings } = loadConfigFile(file, {
     schema: edgeSchema,
-    check: (data, report) => checkEdgeReferences(data, report, { env, checkOnly, builtInProfiles }),
+    check: (data, report) => {
+      const folder = dirname(file);
+      references = checkEdgeReferences(data, report, { env, checkOnly, folder, builtInProfiles });
+    },
     unsupported: unsupportedEdgeKeys,
   });
-  return { config: toEdgeConfig(config, env), warnings };
+  return { config: toEdgeConfig(config, references, env), warnings };
 }
 
-function toEdgeConfig(file: EdgeFile, env: Env): EdgeConfig {
+function toEdgeConfig(file: EdgeFile, { identity }: EdgeReferences, env: Env): EdgeConfig {
   const { edge } = file;
   const { admin } = edge.listen;
   const adminKey = admin.key && digestOf(admin.key, env);
@@ -87,6 +94,7 @@ function toEdgeConfig(file: EdgeFile, env: Env): EdgeConfig {
       connectionWindowBytes: edge.limits.connection_window_bytes,
     },
     drainTimeoutMs: milliseconds(edge.drain_timeout_sec),
+    ...(identity === undefined ? {} : { tls: identity }),
     // A digest is missing only where the file is merely checked, and then nobody reads it.
     apiKeys: file.api_keys.map((key) => ({
       name: key.name,

@@ -5,13 +5,16 @@ import {
   type HostContext,
   type Log,
   isLoopbackHost,
+  listenHttp,
   printReadyLine,
   whenAborted,
 } from "@iop/reference-host";
+import type { Transport } from "@iop/wire";
 import { tcp } from "@iop/wire/tcp";
+import { type HandshakeFailure, tls } from "@iop/wire/tls";
 import { createAdminServer } from "./admin-server.ts";
 import type { EdgeConfig } from "./edge-config.ts";
-import { listenHttp } from "./http-listener.ts";
+import { createEdgeMetrics } from "./edge-metrics.ts";
 
 /** Runs an Edge until `signal` fires, then drains it. */
 export async function runEdge(config: EdgeConfig, { log, signal }: HostContext): Promise<ExitCode> {
@@ -19,13 +22,14 @@ export async function runEdge(config: EdgeConfig, { log, signal }: HostContext):
   await using stack = new AsyncDisposableStack();
   let edge: Edge;
   try {
-    edge = makeEdge(config);
+    edge = makeEdge(config, log);
   } catch (error) {
     if (!EdgeError.is(error)) throw error;
     log.fatal({ err: error }, error.message);
     return ExitCode.usage;
   }
   logNodes(edge, log);
+  const metrics = createEdgeMetrics(edge);
   const nodes = await edge.listen({ signal });
   // A second close after the drain is harmless; this one is for a start that fails halfway.
   stack.defer(() => edge.close({ drainTimeoutMs: 0 }));
@@ -40,16 +44,30 @@ export async function runEdge(config: EdgeConfig, { log, signal }: HostContext):
         ? { allowedHosts: listen.http.allowedHosts }
         : {}),
     allowedOrigins: listen.http.allowedOrigins,
-    onRequest: (info) => logRequest(info, log),
+    onRequest: (info) => {
+      logRequest(info, log);
+      metrics.request(info);
+    },
   });
   const http = await listenHttp(surface, listen.http, "edge.listen.http");
   stack.defer(() => http.close());
+  const watching = new AbortController();
   const admin = await listenHttp(
-    createAdminServer({ snapshot: () => edge.snapshot(), keySha256: listen.admin.keySha256 }),
+    createAdminServer({
+      edge,
+      keySha256: listen.admin.keySha256,
+      host: listen.admin.host,
+      metrics: () => metrics.text(),
+      draining: () => signal.aborted,
+      signal: watching.signal,
+    }),
     listen.admin,
     "edge.listen.admin",
   );
-  stack.defer(() => admin.close());
+  stack.defer(() => {
+    watching.abort();
+    return admin.close();
+  });
 
   printReadyLine({ http: http.url, nodes: nodes.address, admin: admin.url });
   log.info({ http: http.url, nodes: nodes.address, admin: admin.url }, "ready");
@@ -60,11 +78,11 @@ export async function runEdge(config: EdgeConfig, { log, signal }: HostContext):
 }
 
 /** @throws EdgeError `invalid_config` for what only the library knows to be wrong. */
-function makeEdge(config: EdgeConfig): Edge {
+function makeEdge(config: EdgeConfig, log: Log): Edge {
   return createEdge({
     name: config.name,
     mode: config.mode,
-    transport: tcp(config.listen.nodes),
+    transport: nodeTransport(config, log),
     nodes: config.nodes,
     profiles: config.profiles,
     models: config.models,
@@ -72,6 +90,13 @@ function makeEdge(config: EdgeConfig): Edge {
     limits: config.limits,
     drainTimeoutMs: config.drainTimeoutMs,
   });
+}
+
+function nodeTransport({ listen, tls: identity }: EdgeConfig, log: Log): Transport {
+  if (identity === undefined) return tcp(listen.nodes);
+  const onError = ({ remote, reason }: HandshakeFailure): void =>
+    log.warn({ remote, reason }, "a TLS handshake on the Node port failed");
+  return tls({ ...listen.nodes, ...identity, onError });
 }
 
 function logNodes(edge: Edge, log: Log): void {

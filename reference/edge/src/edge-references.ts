@@ -1,4 +1,11 @@
-import { type ConfigReport, type SecretReference, digestOf, isLoopbackHost } from "@iop/reference-host";
+import {
+  type ConfigReport,
+  type IdentityPem,
+  type SecretReference,
+  digestOf,
+  isLoopbackHost,
+  readIdentityFiles,
+} from "@iop/reference-host";
 import { z } from "zod";
 
 /**
@@ -40,6 +47,7 @@ const loose = z.looseObject({
         })
         .optional()
         .catch(undefined),
+      tls: z.looseObject({ cert: optionalText, key: optionalText }).optional().catch(undefined),
     })
     .optional()
     .catch(undefined),
@@ -85,16 +93,27 @@ function looseRecord<T extends z.ZodType>(
 }
 
 export interface ReferenceContext {
+  /** What relative paths start from. */
+  readonly folder: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Judges the file alone: a variable that is not set here is a warning. */
   readonly checkOnly: boolean;
   readonly builtInProfiles: ReadonlyMap<string, { readonly operations: Readonly<Record<string, string>> }>;
 }
 
-/** Checks everything in edge.yaml that needs more than one key to judge. */
-export function checkEdgeReferences(data: unknown, report: ConfigReport, context: ReferenceContext): void {
+/** What edge.yaml refers to and is read with it. */
+export interface EdgeReferences {
+  readonly identity?: IdentityPem | undefined;
+}
+
+/** Checks everything in edge.yaml that needs more than one key, or another file, to judge. */
+export function checkEdgeReferences(
+  data: unknown,
+  report: ConfigReport,
+  context: ReferenceContext,
+): EdgeReferences {
   const parsed = loose.safeParse(data);
-  if (!parsed.success) return;
+  if (!parsed.success) return {};
   const file = parsed.data;
   checkListeners(file, report);
   checkNumbers(file, report);
@@ -102,15 +121,22 @@ export function checkEdgeReferences(data: unknown, report: ConfigReport, context
   checkProfiles(file, report, context);
   const providers = checkNodes(file, report, context);
   checkModels(file, report, providers);
+  const { tls } = file.edge ?? {};
+  return tls === undefined
+    ? {}
+    : { identity: readIdentityFiles(tls, { folder: context.folder, path: ["edge", "tls"], report }) };
 }
 
 function checkListeners(file: Loose, report: ConfigReport): void {
   const listen = file.edge?.listen;
   const { nodes, http, admin } = listen ?? {};
-  if (nodes?.host !== undefined && !isLoopbackHost(nodes.host) && nodes.insecure !== true) {
+  if (file.edge?.tls !== undefined) {
+    if (nodes?.insecure === true)
+      report.warning(["edge", "listen", "nodes", "insecure"], "does nothing beside edge.tls");
+  } else if (nodes?.host !== undefined && !isLoopbackHost(nodes.host) && nodes.insecure !== true) {
     report.error(
       ["edge", "listen", "nodes", "host"],
-      "is not loopback, and tokens and prompts would cross the network in plain text; put a tunnel in front, or say insecure: true beside it",
+      "is not loopback, and tokens and prompts would cross the network in plain text; configure edge.tls, or say insecure: true beside it",
     );
   }
   if (http?.host !== undefined && !isLoopbackHost(http.host) && file.api_keys.length === 0) {

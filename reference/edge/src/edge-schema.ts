@@ -12,6 +12,7 @@ const port = z.int().min(0).max(65535);
 const MAX_SECONDS = 7 * 24 * 3600;
 const seconds = z.number().min(0).max(MAX_SECONDS);
 const bytes = z.int().min(1);
+const path = z.string().min(1).max(4096);
 
 /** `http(s)://host[:port][/prefix]`, and nothing in it that could be a secret. */
 const endpoint = z.string().refine(
@@ -85,6 +86,7 @@ const edge = z.strictObject({
     })
     .prefault({}),
   drain_timeout_sec: seconds.default(30),
+  tls: z.strictObject({ cert: path, key: path }).optional(),
 });
 
 const apiKey = z
@@ -173,7 +175,8 @@ export type EdgeFile = z.output<typeof edgeSchema>;
 export const unsupportedEdgeKeys = [
   "edge.queue",
   "edge.limits.buffered_request_bytes",
-  "edge.tls",
+  "edge.tls.ca",
+  "edge.tls.trust_domain",
   "edge.control_plane",
   "nodes.*.providers.*.long",
   "nodes.*.providers.*.publish",

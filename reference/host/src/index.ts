@@ -5,12 +5,17 @@ export type { ConfigDocument } from "./config-document.ts";
 export { ConfigError, formatPath, formatProblems } from "./config-problem.ts";
 export type { ConfigPath, ConfigProblem, ConfigReport } from "./config-problem.ts";
 export { ExitCode } from "./exit-code.ts";
+export { readAuthorityFile, readIdentityFiles } from "./certificate-files.ts";
+export type { CertificateFiles, IdentityPem } from "./certificate-files.ts";
 export { parseCommandLine } from "./command-line.ts";
 export { runHost, runProcess } from "./host-process.ts";
 export type { HostContext, HostProgram } from "./host-process.ts";
+export { listenHttp } from "./http-listener.ts";
+export type { HttpListener } from "./http-listener.ts";
 export { createLog } from "./log.ts";
 export type { Log } from "./log.ts";
 export { hostPort, isLoopbackHost } from "./loopback.ts";
+export { addProcessMetrics } from "./process-metrics.ts";
 export { parseReadyLine, printReadyLine } from "./ready-line.ts";
 export {
   ONE_SECRET,

@@ -120,6 +120,12 @@ export class FakeEdge implements EdgeService {
   }
 
   snapshot(): EdgeSnapshot {
-    return { edge: { name: "edge", mode: "legacy", uptime_sec: 0 }, nodes: [], models: [], streams: 0 };
+    return {
+      edge: { name: "edge", mode: "legacy", uptime_sec: 0 },
+      nodes: [],
+      models: [],
+      streams: 0,
+      totals: { relayed_bytes: { request: 0, response: 0 }, unknown_messages: 0, late_messages: 0 },
+    };
   }
 }

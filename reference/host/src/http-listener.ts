@@ -1,5 +1,5 @@
 import { type Server, ServerResponse } from "node:http";
-import { hostPort } from "@iop/reference-host";
+import { hostPort } from "./loopback.ts";
 
 /** How long responses that are over may take to reach their clients when a listener closes, in milliseconds. */
 const FLUSH_MS = 1_000;
