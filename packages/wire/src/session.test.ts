@@ -189,15 +189,16 @@ describe("heartbeat", () => {
   });
 });
 
-describe("a probe", () => {
-  function answerOf(probe: Promise<boolean>): () => boolean | undefined {
-    let answer: boolean | undefined;
-    void probe.then((alive) => {
-      answer = alive;
-    });
-    return () => answer;
-  }
+/** What a probe has said so far. */
+function answerOf(probe: Promise<boolean>): () => boolean | undefined {
+  let answer: boolean | undefined;
+  void probe.then((alive) => {
+    answer = alive;
+  });
+  return () => answer;
+}
 
+describe("a probe", () => {
   test("is answered by a living peer at once, and leaves no timer", async () => {
     const { clock, edge } = await connect();
     const before = clock.pending;
