@@ -15,6 +15,8 @@ export interface StackOptions {
   readonly proxied?: boolean;
   /** Goes into the Edge's `edge:` section. */
   readonly edge?: Readonly<Record<string, unknown>>;
+  /** Goes into the `edge:` section of the Node. */
+  readonly nodeEdge?: Readonly<Record<string, unknown>>;
   /** More models, by key: the endpoint of a provider of their own. */
   readonly models?: Readonly<Record<string, string>>;
   /** Goes into the provider's entry. */
@@ -119,7 +121,12 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
       JSON.stringify({
         node: {
           name: "node-1",
-          edge: { host: "127.0.0.1", port: link?.port ?? nodesPort, name: "edge-1" },
+          edge: {
+            host: "127.0.0.1",
+            port: link?.port ?? nodesPort,
+            name: "edge-1",
+            ...options.nodeEdge,
+          },
           token: { env: "IOP_TEST_TOKEN" },
           reconnect: { max_attempts: 0, interval_sec: 0.2 },
           drain_timeout_sec: 2,

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ConfigError } from "@iop/reference-host";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createAuthority } from "../../../test/support/certificates.ts";
 import { loadEdgeConfig } from "./edge-config.ts";
 
 let folder: string;
@@ -150,7 +151,7 @@ models:
         "3:9: edge.mode: managed mode is not supported by this version of IOP; use legacy",
         "5:19: edge.listen.http.host: is not loopback although there are no api_keys, so anybody who reaches it could use every model; add api_keys",
         "5:34: edge.listen.http.port: must be at most 65535",
-        "6:20: edge.listen.nodes.host: is not loopback, and tokens and prompts would cross the network in plain text; put a tunnel in front, or say insecure: true beside it",
+        "6:20: edge.listen.nodes.host: is not loopback, and tokens and prompts would cross the network in plain text; configure edge.tls, or say insecure: true beside it",
         "7:20: edge.listen.admin.host: is not loopback; that needs a key beside it",
         "8:3: edge.queue: is not supported by this version of IOP; remove it",
         "11:12: nodes[0].token: must be { env: NAME } or { sha256: … }; a secret itself never stands in this file",
@@ -240,5 +241,89 @@ models:
       `edge-1\n  listen:\n    nodes: { host: 0.0.0.0, insecure: true }\n    http: { host: 0.0.0.0 }\n    admin: { host: 0.0.0.0, key: { sha256: "${digest("c")}" } }\n`,
     );
     expect(load(text).config.listen.admin.keySha256).toBe(digest("c"));
+  });
+});
+
+const withTls = (tls: string): string => good.replace("edge-1\n", `edge-1\n  tls: ${tls}\n`);
+
+describe("edge.tls", () => {
+  beforeAll(async () => {
+    const authority = await createAuthority();
+    const [own, other, old, early] = await Promise.all([
+      authority.issue(),
+      authority.issue(),
+      authority.issue({ days: [-3, -1] }),
+      authority.issue({ days: [1, 3] }),
+    ]);
+    const files = {
+      "edge.crt": `${own.cert}\n${authority.ca}\n`,
+      "edge.key": own.key,
+      "other.key": other.key,
+      "old.crt": old.cert,
+      "old.key": old.key,
+      "early.crt": early.cert,
+      "early.key": early.key,
+      "half.crt": `${own.cert}\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n`,
+      "text.txt": "hunter2",
+    };
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  });
+
+  it("reads the files, relative to its own", () => {
+    const { tls } = load(withTls("{ cert: edge.crt, key: ./edge.key }")).config;
+    expect(tls?.cert).toMatch(/^-----BEGIN CERTIFICATE-----/);
+    expect(tls?.key).toMatch(/^-----BEGIN PRIVATE KEY-----/);
+    expect(load(withTls(`{ cert: ${folder}/edge.crt, key: ${folder}/edge.key }`)).config.tls).toEqual(tls);
+  });
+
+  it("is what a Node port off loopback needs; insecure then means nothing", () => {
+    const tls = "{ cert: edge.crt, key: edge.key }\n  listen: { nodes: { host: 0.0.0.0 } }";
+    expect(load(withTls(tls)).warnings).toEqual([]);
+    const { warnings } = load(withTls(tls.replace("0.0.0.0", "0.0.0.0, insecure: true")));
+    expect(warnings.map(({ line, message }) => [line, message])).toEqual([
+      [4, "does nothing beside edge.tls"],
+    ]);
+  });
+
+  it.each([
+    [
+      "files that are not there, both at once",
+      "{ cert: no.crt, key: no.key }",
+      [
+        "3:16: edge.tls.cert: cannot be read (ENOENT); must be the path of a PEM file, relative to this one",
+        "3:29: edge.tls.key: cannot be read (ENOENT)",
+      ],
+    ],
+    ["a folder", "{ cert: ., key: edge.key }", ["3:16: edge.tls.cert: cannot be read (EISDIR)"]],
+    [
+      "files of something else",
+      "{ cert: text.txt, key: text.txt }",
+      [
+        "3:16: edge.tls.cert: must be a PEM file that starts with a certificate",
+        "3:31: edge.tls.key: must be a PEM file of a private key without a passphrase",
+      ],
+    ],
+    [
+      "a key that is another's",
+      "{ cert: edge.crt, key: other.key }",
+      ["3:31: edge.tls.key: is not the private key of the certificate in cert"],
+    ],
+    ["an expired one", "{ cert: old.crt, key: old.key }", ["3:16: edge.tls.cert: has expired on "]],
+    ["an early one", "{ cert: early.crt, key: early.key }", ["3:16: edge.tls.cert: is not valid before "]],
+    [
+      "a broken chain",
+      "{ cert: half.crt, key: edge.key }",
+      ["3:16: edge.tls.cert: cannot be used for TLS ("],
+    ],
+    ["half of it", "{ cert: edge.crt }", ["3:3: edge.tls.key: is missing"]],
+    [
+      "what managed mode has",
+      "{ cert: edge.crt, key: edge.key, ca: ca.crt }",
+      ["3:41: edge.tls.ca: is not supported by this version of IOP; remove it"],
+    ],
+  ])("refuses %s", (_name, tls, expected) => {
+    const found = problems(withTls(tls));
+    expect(found).toEqual(expected.map((line) => expect.stringContaining(line)));
+    expect(found.join()).not.toContain("hunter2");
   });
 });

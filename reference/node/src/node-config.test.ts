@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ConfigError } from "@iop/reference-host";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createAuthority } from "../../../test/support/certificates.ts";
 import { loadNodeConfig } from "./node-config.ts";
 
 let folder: string;
@@ -93,6 +94,24 @@ describe("node.yaml", () => {
       "3:17: node.edge.host: is another machine, and the token and prompts would cross the network in plain text",
     ],
     [
+      "an authority that is not there",
+      good.replace("127.0.0.1", "127.0.0.1, tls: { ca: no.crt }"),
+      undefined,
+      "3:39: node.edge.tls.ca: cannot be read (ENOENT)",
+    ],
+    [
+      "an authority that is none",
+      good.replace("127.0.0.1", "127.0.0.1, tls: { ca: node.yaml }"),
+      undefined,
+      "3:39: node.edge.tls.ca: must be a PEM file of certificates",
+    ],
+    [
+      "TLS without an authority",
+      good.replace("127.0.0.1", "127.0.0.1, tls: {}"),
+      undefined,
+      "3:28: node.edge.tls.ca: is missing",
+    ],
+    [
       "port 0",
       good.replace("127.0.0.1", "127.0.0.1, port: 0"),
       undefined,
@@ -120,6 +139,20 @@ describe("node.yaml", () => {
     const found = problems(text, env);
     expect(found[0]).toContain(expected);
     expect(found.join()).not.toContain("s3cr3t");
+  });
+
+  it("takes TLS with an authority beside it, to any host; insecure then means nothing", async () => {
+    const { ca } = await createAuthority();
+    writeFileSync(join(folder, "ca.crt"), `# for the Edge\n${ca}\n`);
+    const text = good.replace("127.0.0.1", "edge.example, tls: { ca: ca.crt, server_name: edge-1.example }");
+    const { config, warnings } = load(text);
+    expect(config.edge).toMatchObject({
+      host: "edge.example",
+      tls: { ca: expect.stringContaining(ca), serverName: "edge-1.example" },
+    });
+    expect(warnings).toEqual([]);
+    const twice = load(text.replace("tls:", "insecure: true, tls:"));
+    expect(twice.warnings.map(({ message }) => message)).toEqual(["does nothing beside node.edge.tls"]);
   });
 
   it("dials another host in plain text where it is told to", () => {

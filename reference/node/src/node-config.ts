@@ -1,11 +1,28 @@
-import { type ConfigReport, type LoadedConfig, isLoopbackHost, loadConfigFile } from "@iop/reference-host";
+import { dirname } from "node:path";
+import {
+  type ConfigReport,
+  type LoadedConfig,
+  isLoopbackHost,
+  loadConfigFile,
+  readAuthorityFile,
+} from "@iop/reference-host";
 import { z } from "zod";
 import { type NodeFile, nodeSchema, unsupportedNodeKeys } from "./node-schema.ts";
 
 /** What the Node is made from: node.yaml in the units of the code, its token looked up. */
 export interface NodeConfig {
   readonly name: string;
-  readonly edge: { readonly host: string; readonly port: number; readonly name?: string };
+  readonly edge: {
+    readonly host: string;
+    readonly port: number;
+    readonly name?: string;
+    /** Without: plain TCP. */
+    readonly tls?: {
+      /** Certificates of the trusted authorities, PEM. */
+      readonly ca: string;
+      readonly serverName?: string;
+    };
+  };
   readonly token: string;
   readonly reconnect: { readonly maxAttempts: number; readonly intervalMs: number };
   readonly drainTimeoutMs: number;
@@ -22,12 +39,16 @@ export function loadNodeConfig(
   file: string,
   { checkOnly, env }: { readonly checkOnly: boolean; readonly env: Env },
 ): LoadedConfig<NodeConfig> {
+  let ca: string | undefined;
   const { config, warnings } = loadConfigFile(file, {
     schema: nodeSchema,
-    check: (data, report) => checkNode(data, report, checkOnly, env),
+    check: (data, report) => {
+      checkNode(data, report, checkOnly, env);
+      ca = readAuthority(data, report, dirname(file));
+    },
     unsupported: unsupportedNodeKeys,
   });
-  return { config: toNodeConfig(config, env), warnings };
+  return { config: toNodeConfig(config, ca, env), warnings };
 }
 
 /** Spans of keys; a malformed one becomes absent here, and the schema reports it. */
@@ -37,6 +58,10 @@ const loose = z.looseObject({
       .looseObject({
         host: z.string().optional().catch(undefined),
         insecure: z.boolean().optional().catch(undefined),
+        tls: z
+          .looseObject({ ca: z.string().optional().catch(undefined) })
+          .optional()
+          .catch(undefined),
       })
       .optional()
       .catch(undefined),
@@ -58,10 +83,13 @@ function checkNode(data: unknown, report: ConfigReport, checkOnly: boolean, env:
   const node = loose.safeParse(data).data?.node;
   if (node === undefined) return;
   const { edge, token, reconnect } = node;
-  if (edge?.host !== undefined && !isLoopbackHost(edge.host) && edge.insecure !== true) {
+  if (edge?.tls !== undefined) {
+    if (edge.insecure === true)
+      report.warning(["node", "edge", "insecure"], "does nothing beside node.edge.tls");
+  } else if (edge?.host !== undefined && !isLoopbackHost(edge.host) && edge.insecure !== true) {
     report.error(
       ["node", "edge", "host"],
-      "is another machine, and the token and prompts would cross the network in plain text; use a tunnel, or say insecure: true beside it",
+      "is another machine, and the token and prompts would cross the network in plain text; configure tls, or say insecure: true beside it",
     );
   }
   if (token?.env !== undefined && (env[token.env] ?? "") === "") {
@@ -77,13 +105,22 @@ function checkNode(data: unknown, report: ConfigReport, checkOnly: boolean, env:
     );
 }
 
-function toNodeConfig({ node }: NodeFile, env: Env): NodeConfig {
+function readAuthority(data: unknown, report: ConfigReport, folder: string): string | undefined {
+  const name = loose.safeParse(data).data?.node.edge?.tls?.ca;
+  return name === undefined
+    ? undefined
+    : readAuthorityFile(name, { folder, path: ["node", "edge", "tls"], report });
+}
+
+function toNodeConfig({ node }: NodeFile, ca: string | undefined, env: Env): NodeConfig {
+  const serverName = node.edge.tls?.server_name;
   return {
     name: node.name,
     edge: {
       host: node.edge.host,
       port: node.edge.port,
       ...(node.edge.name === undefined ? {} : { name: node.edge.name }),
+      ...(ca === undefined ? {} : { tls: { ca, ...(serverName === undefined ? {} : { serverName }) } }),
     },
     // Unset only where the file is merely checked, and then nobody reads it.
     token: env[node.token.env] ?? "",

@@ -2,15 +2,16 @@ import { openAiCompat } from "@iop/adapter-openai-compat";
 import { type NodeListeners, NodeError, createNode } from "@iop/node-core";
 import { ExitCode, type HostContext, type Log, printReadyLine } from "@iop/reference-host";
 import { tcp } from "@iop/wire/tcp";
+import { tls } from "@iop/wire/tls";
 import type { NodeConfig } from "./node-config.ts";
 
 /** Runs a Node until `signal` fires, or until it cannot or may not go on. */
 export async function runNode(config: NodeConfig, { log, signal }: HostContext): Promise<ExitCode> {
   const nodeLog = log.child({ node: config.name });
-  const { name: edgeName, ...address } = config.edge;
+  const { name: edgeName, tls: trust, ...address } = config.edge;
   try {
     const node = createNode({
-      transport: tcp(address),
+      transport: trust === undefined ? tcp(address) : tls({ ...address, ...trust }),
       name: config.name,
       token: config.token,
       ...(edgeName === undefined ? {} : { edgeName }),
@@ -21,7 +22,7 @@ export async function runNode(config: NodeConfig, { log, signal }: HostContext):
       drainTimeoutMs: config.drainTimeoutMs,
       on: listeners(config.name, nodeLog),
     });
-    nodeLog.info({ edge: address }, "dialling");
+    nodeLog.info({ edge: address, tls: trust !== undefined }, "dialling");
     await node.run({ signal });
     nodeLog.info("stopped");
     return ExitCode.ok;

@@ -25,6 +25,12 @@ const node = z.strictObject({
     port: z.int().min(1).max(65535).default(7443),
     name: name.optional(),
     insecure: z.boolean().default(false),
+    tls: z
+      .strictObject({
+        ca: z.string().min(1).max(4096),
+        server_name: z.string().min(1).max(253).optional(),
+      })
+      .optional(),
   }),
   token: envReference,
   // Spec rule 20.
@@ -62,11 +68,4 @@ export const nodeSchema = z.strictObject({ node });
 export type NodeFile = z.output<typeof nodeSchema>;
 
 /** Keys that the documentation of fuller versions shows. */
-export const unsupportedNodeKeys = [
-  "node.store",
-  "node.metrics",
-  "node.tls",
-  "node.edge.tls",
-  "node.leases",
-  "node.cli",
-];
+export const unsupportedNodeKeys = ["node.store", "node.metrics", "node.tls", "node.leases", "node.cli"];
