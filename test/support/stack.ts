@@ -15,6 +15,8 @@ export interface StackOptions {
   readonly proxied?: boolean;
   /** Goes into the Edge's `edge:` section. */
   readonly edge?: Readonly<Record<string, unknown>>;
+  /** The Edge's environment, on top of this process's. */
+  readonly edgeEnv?: Readonly<Record<string, string>>;
   /** Goes into the `edge:` section of the Node. */
   readonly nodeEdge?: Readonly<Record<string, unknown>>;
   /** More models, by key: the endpoint of a provider of their own. */
@@ -109,7 +111,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
         ),
       }),
     );
-    const edge = stack.use(await startHost("edge", ["--config", edgeFile]));
+    const edge = stack.use(await startHost("edge", ["--config", edgeFile], options.edgeEnv));
     const http = url(edge.ready, "http");
     const admin = url(edge.ready, "admin");
     const nodesPort = Number(edge.ready["nodes"]?.split(":").at(-1));

@@ -231,7 +231,8 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
       ...this.#outcome,
       status: this.#status,
       usage: this.#usage,
-      firstByteAt: this.#firstByteAt,
+      // A consumer may take it only after the work has stopped.
+      firstByteAt: this.#firstByteAt === undefined ? undefined : Math.min(this.#firstByteAt, this.#endedAt),
       endedAt: this.#endedAt,
     });
   }
