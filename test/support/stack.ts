@@ -21,6 +21,8 @@ export interface StackOptions {
   readonly nodeEdge?: Readonly<Record<string, unknown>>;
   /** More models, by key: the endpoint of a provider of their own. */
   readonly models?: Readonly<Record<string, string>>;
+  /** Goes into the Node's `node:` section. */
+  readonly nodeOptions?: Readonly<Record<string, unknown>>;
   /** Goes into the provider's entry. */
   readonly provider?: Readonly<Record<string, unknown>>;
 }
@@ -132,6 +134,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
           token: { env: "IOP_TEST_TOKEN" },
           reconnect: { max_attempts: 0, interval_sec: 0.2 },
           drain_timeout_sec: 2,
+          ...options.nodeOptions,
         },
       }),
     );

@@ -4,27 +4,38 @@ import { pause, withDeadline } from "./deadline.ts";
 import { NodeError } from "./node-error.ts";
 import type { NodeSettings } from "./node-options.ts";
 import { NodeSession, type SessionEnd } from "./node-session.ts";
-import { ProviderSet } from "./provider-set.ts";
+import type { ProviderSet } from "./provider-set.ts";
 import { ReconnectPolicy } from "./reconnect-policy.ts";
-import { TunnelHandler } from "./tunnel-handler.ts";
+import type { TunnelHandler } from "./tunnel-handler.ts";
 
 /** How long a dial may take, in milliseconds (transport.md §4.1). */
 const DIAL_TIMEOUT_MS = 10_000;
 /** The longest a timer takes, in milliseconds. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+/** What a Node's run consists of, across sessions. */
+export interface Supervision {
+  readonly settings: NodeSettings;
+  readonly instanceId: string;
+  /** Stopped at the end. */
+  readonly providers: ProviderSet;
+  readonly tunnels: TunnelHandler;
+  /** Local shutdown. */
+  readonly signal: AbortSignal;
+}
+
 /**
  * Keeps a Node in service: dial, session, wait, and again; one policy for whatever failed. Resolves once a
  * local shutdown has drained.
  * @throws NodeError where another attempt would fail again, and `exhausted`.
  */
-export async function supervise(
-  settings: NodeSettings,
-  instanceId: string,
-  signal: AbortSignal,
-): Promise<void> {
-  const providers = new ProviderSet(settings);
-  const tunnels = new TunnelHandler({ providers, heldBodyBytes: settings.heldBodyBytes });
+export async function supervise({
+  settings,
+  instanceId,
+  providers,
+  tunnels,
+  signal,
+}: Supervision): Promise<void> {
   const policy = new ReconnectPolicy(settings);
   providers.onChange((status) => settings.on.provider?.(status));
   // The clock's timers let a process end; one that waits to dial again must not.
@@ -46,13 +57,7 @@ export async function supervise(
   }
 }
 
-async function attempt(parts: {
-  readonly settings: NodeSettings;
-  readonly instanceId: string;
-  readonly providers: ProviderSet;
-  readonly tunnels: TunnelHandler;
-  readonly signal: AbortSignal;
-}): Promise<SessionEnd> {
+async function attempt(parts: Supervision): Promise<SessionEnd> {
   const { settings, signal } = parts;
   let connection: Connection;
   try {

@@ -6,10 +6,11 @@ import type {
   TunnelResponse,
 } from "@iop/agent-runtime";
 import { RuntimeError } from "@iop/agent-runtime";
-import type { ProviderTunnelRequest, StreamMessage, WireStream } from "@iop/wire";
+import type { Clock, ProviderTunnelRequest, StreamMessage, WireStream } from "@iop/wire";
 import { receiveBody, WireError } from "@iop/wire";
 
 import { describeFailure } from "./failure-text.ts";
+import type { NodeListeners, NodeTunnelOutcome } from "./node-listeners.ts";
 import type { ProviderSet } from "./provider-set.ts";
 import { endFrame, errorFrame, headersFault, headFault, startFrame, usageFrame } from "./tunnel-frames.ts";
 
@@ -54,6 +55,8 @@ class TunnelWork {
 export class TunnelHandler {
   readonly #providers: ProviderSet;
   readonly #heldBodyBytes: number;
+  readonly #clock: Clock;
+  readonly #ended: NodeListeners["tunnel"];
   readonly #running = new Set<TunnelWork>();
   #held = 0;
   #refusal: TunnelFailure | undefined;
@@ -62,9 +65,14 @@ export class TunnelHandler {
     readonly providers: ProviderSet;
     /** Request bodies held at once, in bytes. */
     readonly heldBodyBytes: number;
+    readonly clock: Clock;
+    /** Told of each tunnel that is over. */
+    readonly ended?: NodeListeners["tunnel"];
   }) {
     this.#providers = options.providers;
     this.#heldBodyBytes = options.heldBodyBytes;
+    this.#clock = options.clock;
+    this.#ended = options.ended;
   }
 
   /** Tunnels whose work has not ended. */
@@ -89,6 +97,7 @@ export class TunnelHandler {
   }
 
   async #serve(stream: WireStream, request: ProviderTunnelRequest, bodyBytes: number): Promise<void> {
+    const startedAt = this.#clock.now();
     const work = new TunnelWork();
     this.#running.add(work);
     stream.signal.addEventListener("abort", () => {
@@ -96,16 +105,25 @@ export class TunnelHandler {
       work.stop({ code: "cancelled", text: WireError.is(reason) ? reason.message : "cancelled" });
     });
     let terminal: StreamMessage;
+    let code: string | undefined;
     try {
       await this.#exchange(work, stream, request, bodyBytes);
       terminal = endFrame();
     } catch (error) {
-      const { code, text } = work.stopped ?? failureOf(error);
+      const failure = work.stopped ?? failureOf(error);
       work.release();
-      terminal = errorFrame(code, text);
+      terminal = errorFrame(failure.code, failure.text);
+      code = failure.code;
     }
     this.#running.delete(work);
     stream.send(terminal);
+    this.#ended?.({
+      requestId: request.requestId,
+      provider: request.providerId,
+      operation: request.operation,
+      ...outcomeOf(code),
+      durationMs: this.#clock.now() - startedAt,
+    });
   }
 
   async #exchange(
@@ -114,7 +132,9 @@ export class TunnelHandler {
     request: ProviderTunnelRequest,
     bodyBytes: number,
   ): Promise<void> {
-    const registered = this.#providers.get(request.providerId);
+    // A change of the configuration meanwhile does not stop it: the instance stays for as long as it is in use.
+    using use = this.#providers.use(request.providerId);
+    const { registered } = use;
     if (!serves(registered, request.operation)) {
       throw new RuntimeError(
         "unsupported_operation",
@@ -136,7 +156,7 @@ export class TunnelHandler {
         limitBytes: bodyBytes,
       });
       work.throwIfStopped();
-      const permit = this.#providers.admit(registered);
+      const permit = use.admit();
       try {
         await relay(work, stream, registered.provider, toTunnelRequest(request, headers, body));
       } catch (error) {
@@ -150,6 +170,11 @@ export class TunnelHandler {
       this.#held -= length;
     }
   }
+}
+
+function outcomeOf(code: string | undefined): Pick<NodeTunnelOutcome, "outcome" | "code"> {
+  if (code === undefined) return { outcome: "completed" };
+  return code === "cancelled" ? { outcome: "cancelled" } : { outcome: "error", code };
 }
 
 /** Refuses a stream that was just opened; nothing ran. */

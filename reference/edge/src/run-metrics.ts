@@ -1,7 +1,7 @@
 import type { Edge, NodeEvent, RunOutcomeEvent, Usage } from "@iop/edge-core";
 import type { RequestInfo } from "@iop/edge-http";
+import { BoundedLabel, OTHER } from "@iop/reference-host";
 import { Counter, Histogram, type Registry } from "prom-client";
-import { BoundedLabel, OTHER } from "./bounded-label.ts";
 
 const WHERE = ["model", "node", "provider"] as const;
 /** From what a cached answer takes to the longest agent runs, in seconds. */

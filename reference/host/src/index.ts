@@ -4,6 +4,7 @@ export { parseConfigDocument, readConfigDocument } from "./config-document.ts";
 export type { ConfigDocument } from "./config-document.ts";
 export { ConfigError, formatPath, formatProblems } from "./config-problem.ts";
 export type { ConfigPath, ConfigProblem, ConfigReport } from "./config-problem.ts";
+export { BoundedLabel, OTHER } from "./bounded-label.ts";
 export { ExitCode } from "./exit-code.ts";
 export { readAuthorityFile, readIdentityFiles } from "./certificate-files.ts";
 export type { CertificateFiles, IdentityPem } from "./certificate-files.ts";

@@ -34,6 +34,8 @@ function problems(text: string, env?: Record<string, string>): string[] {
   }
 }
 
+const metrics = (text: string) => load(`${good}  metrics: ${text}\n`).config.metrics;
+
 describe("node.yaml", () => {
   it("fills in defaults: ten attempts, ten seconds apart, loopback endpoints, no variables", () => {
     expect(load(good).config).toEqual({
@@ -41,9 +43,16 @@ describe("node.yaml", () => {
       edge: { host: "127.0.0.1", port: 7443 },
       token: "t",
       reconnect: { maxAttempts: 10, intervalMs: 10_000 },
+      metrics: undefined,
       drainTimeoutMs: 30_000,
       allow: { endpoints: ["http://127.0.0.1:*", "http://localhost:*"], env: [] },
     });
+  });
+
+  it("serves metrics where it is told to, on loopback unless it is told where", () => {
+    expect(metrics("{ port: 1 }")).toBeUndefined();
+    expect(metrics("{ enabled: true }")).toEqual({ host: "127.0.0.1", port: 9100 });
+    expect(metrics("{ enabled: true, host: 0.0.0.0, port: 0 }")).toEqual({ host: "0.0.0.0", port: 0 });
   });
 
   it("takes an explicit 0 as unlimited, with the default interval", () => {

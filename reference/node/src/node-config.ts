@@ -25,6 +25,8 @@ export interface NodeConfig {
   };
   readonly token: string;
   readonly reconnect: { readonly maxAttempts: number; readonly intervalMs: number };
+  /** Where its metrics are served; undefined: nowhere. */
+  readonly metrics: { readonly host: string; readonly port: number } | undefined;
   readonly drainTimeoutMs: number;
   readonly allow: { readonly endpoints: readonly string[]; readonly env: readonly string[] };
 }
@@ -128,6 +130,7 @@ function toNodeConfig({ node }: NodeFile, ca: string | undefined, env: Env): Nod
       maxAttempts: node.reconnect.max_attempts,
       intervalMs: Math.round(node.reconnect.interval_sec * 1000),
     },
+    metrics: node.metrics.enabled ? { host: node.metrics.host, port: node.metrics.port } : undefined,
     drainTimeoutMs: Math.round(node.drain_timeout_sec * 1000),
     allow: node.allow,
   };

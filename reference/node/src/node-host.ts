@@ -1,16 +1,32 @@
 import { openAiCompat } from "@iop/adapter-openai-compat";
-import { type NodeListeners, NodeError, createNode } from "@iop/node-core";
-import { ExitCode, type HostContext, type Log, printReadyLine } from "@iop/reference-host";
+import { type Node, type NodeListeners, NodeError, createNode } from "@iop/node-core";
+import {
+  ExitCode,
+  type HostContext,
+  type HttpListener,
+  type Log,
+  listenHttp,
+  printReadyLine,
+} from "@iop/reference-host";
 import { tcp } from "@iop/wire/tcp";
 import { tls } from "@iop/wire/tls";
+import { createMetricsServer } from "./metrics-server.ts";
 import type { NodeConfig } from "./node-config.ts";
+import { type NodeMetrics, createNodeMetrics } from "./node-metrics.ts";
 
 /** Runs a Node until `signal` fires, or until it cannot or may not go on. */
 export async function runNode(config: NodeConfig, { log, signal }: HostContext): Promise<ExitCode> {
   const nodeLog = log.child({ node: config.name });
   const { name: edgeName, tls: trust, ...address } = config.edge;
+  await using stack = new AsyncDisposableStack();
+  const where: Record<string, string> = { node: config.name };
+  let node: Node | undefined;
+  // Nothing is measured that nobody can read.
+  const metrics =
+    config.metrics &&
+    createNodeMetrics(() => node?.status() ?? { connected: false, providers: [], tunnels: 0 });
   try {
-    const node = createNode({
+    node = createNode({
       transport: trust === undefined ? tcp(address) : tls({ ...address, ...trust }),
       name: config.name,
       token: config.token,
@@ -20,8 +36,14 @@ export async function runNode(config: NodeConfig, { log, signal }: HostContext):
       env: (name) => process.env[name],
       reconnect: config.reconnect,
       drainTimeoutMs: config.drainTimeoutMs,
-      on: listeners(config.name, nodeLog),
+      on: listeners(where, nodeLog, metrics?.on),
     });
+    if (config.metrics !== undefined && metrics !== undefined) {
+      const listener = await serveMetrics(config.metrics, node, metrics);
+      stack.defer(() => listener.close());
+      where["metrics"] = listener.url;
+      nodeLog.info({ metrics: listener.url }, "serving metrics");
+    }
     nodeLog.info({ edge: address, tls: trust !== undefined }, "dialling");
     await node.run({ signal });
     nodeLog.info("stopped");
@@ -38,18 +60,42 @@ function exitCodeOf({ code }: NodeError): ExitCode {
   return code === "invalid_options" ? ExitCode.usage : ExitCode.refused;
 }
 
-function listeners(name: string, log: Log): NodeListeners {
+function serveMetrics(
+  address: NonNullable<NodeConfig["metrics"]>,
+  node: Node,
+  metrics: NodeMetrics,
+): Promise<HttpListener> {
+  const server = createMetricsServer({
+    host: address.host,
+    connected: () => node.status().connected,
+    metrics: () => metrics.text(),
+  });
+  return listenHttp(server, address, "node.metrics");
+}
+
+/** `where` is what the ready line says. */
+function listeners(
+  where: Readonly<Record<string, string>>,
+  log: Log,
+  counting: NodeMetrics["on"] | undefined,
+): NodeListeners {
   let hasBeenReady = false;
   return {
-    ready: ({ edge, remote, providers }) => {
+    ...(counting === undefined ? {} : { tunnel: counting.tunnel }),
+    ready: (event) => {
+      counting?.ready(event);
+      const { edge, remote, providers } = event;
       log.info({ edge, remote, providers: providers.length }, "ready");
-      if (!hasBeenReady) printReadyLine({ node: name });
+      if (!hasBeenReady) printReadyLine(where);
       hasBeenReady = true;
     },
     disconnected: ({ reason }) => log.warn({ reason }, "disconnected"),
     edgeDraining: ({ reason }) => log.info({ reason }, "the Edge is draining"),
-    retry: ({ attempt, delayMs, reason }) =>
-      log.warn({ attempt, delay_ms: delayMs, reason }, "will dial again"),
+    retry: (event) => {
+      counting?.retry(event);
+      const { attempt, delayMs, reason } = event;
+      log.warn({ attempt, delay_ms: delayMs, reason }, "will dial again");
+    },
     provider: ({ id, health, reason, maxConcurrency }) => {
       const fields = { provider: id, health, capacity: maxConcurrency };
       if (health === "ok") log.info(fields, "provider available");

@@ -40,6 +40,13 @@ const node = z.strictObject({
       interval_sec: seconds.default(10),
     })
     .prefault({}),
+  metrics: z
+    .strictObject({
+      enabled: z.boolean().default(false),
+      host: z.string().min(1).max(253).default("127.0.0.1"),
+      port: z.int().min(0).max(65535).default(9100),
+    })
+    .prefault({}),
   drain_timeout_sec: seconds.default(30),
   allow: z
     .strictObject({
@@ -68,4 +75,4 @@ export const nodeSchema = z.strictObject({ node });
 export type NodeFile = z.output<typeof nodeSchema>;
 
 /** Keys that the documentation of fuller versions shows. */
-export const unsupportedNodeKeys = ["node.store", "node.metrics", "node.tls", "node.leases", "node.cli"];
+export const unsupportedNodeKeys = ["node.store", "node.tls", "node.leases", "node.cli"];

@@ -2,7 +2,7 @@ import type { Adapter } from "@iop/agent-runtime";
 import { createVirtualClock, type VirtualClock } from "@iop/wire";
 import { memoryTransport, type MemoryTransport } from "@iop/wire/memory";
 
-import { createNode } from "../node.ts";
+import { createNode, type NodeStatus } from "../node.ts";
 import type { NodeOptions } from "../node-options.ts";
 import { HandDrivenEdge } from "./hand-driven-edge.ts";
 
@@ -11,6 +11,7 @@ export interface RunningNode {
   readonly clock: VirtualClock;
   readonly transport: MemoryTransport;
   readonly edge: HandDrivenEdge;
+  status(): NodeStatus;
   /** What the listeners were told: `ready`, `disconnected REASON`, `retry ATTEMPT DELAY`, `provider ID HEALTH`. */
   readonly told: string[];
   readonly shutdown: AbortController;
@@ -59,6 +60,7 @@ export async function runNode(adapter: Adapter, options: Partial<NodeOptions> = 
     clock,
     transport,
     edge,
+    status: () => node.status(),
     told,
     shutdown,
     get outcome() {
