@@ -68,6 +68,27 @@ describe("CapacityGate", () => {
     expect(gate.tryAcquire()).toBeDefined();
   });
 
+  it("tells when the permits are back that were out when it was asked, whatever was given out since", async () => {
+    const gate = new CapacityGate(3);
+    const [first, second] = [gate.tryAcquire(), gate.tryAcquire()];
+    const told: string[] = [];
+    const tell = async (what: string): Promise<void> => {
+      await gate.idle();
+      told.push(what);
+    };
+    const early = tell("early");
+    const third = gate.tryAcquire();
+    const late = tell("late");
+    first?.release();
+    await Promise.resolve();
+    expect(told).toEqual([]);
+    second?.release();
+    await early;
+    expect(told).toEqual(["early"]);
+    third?.release();
+    await late;
+  });
+
   it("tells when the last permit is back", async () => {
     const gate = new CapacityGate(2);
     await gate.idle();

@@ -12,7 +12,7 @@ export interface CapacityPermit extends Disposable {
 export class CapacityGate {
   #limit: number;
   readonly #held = new Set<CapacityPermit>();
-  #idle: PromiseWithResolvers<void> | undefined;
+  readonly #waits = new Set<Wait>();
 
   /** @throws RangeError unless `limit` is a positive integer. */
   constructor(limit: number) {
@@ -34,20 +34,24 @@ export class CapacityGate {
     if (this.#held.size >= this.#limit) return undefined;
     const release = (): void => {
       this.#held.delete(permit);
-      if (this.#held.size > 0) return;
-      this.#idle?.resolve();
-      this.#idle = undefined;
+      for (const wait of this.#waits) {
+        wait.permits.delete(permit);
+        if (wait.permits.size > 0) continue;
+        this.#waits.delete(wait);
+        wait.over();
+      }
     };
     const permit: CapacityPermit = { release, [Symbol.dispose]: release };
     this.#held.add(permit);
     return permit;
   }
 
-  /** Resolves as soon as no permit is out. */
+  /** Resolves as soon as none of the permits is out any more that are out now; those given out later do not count. */
   async idle(): Promise<void> {
     if (this.#held.size === 0) return;
-    this.#idle ??= Promise.withResolvers();
-    await this.#idle.promise;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waits.add({ permits: new Set(this.#held), over: resolve });
+    await promise;
   }
 
   /**
@@ -57,6 +61,12 @@ export class CapacityGate {
   setLimit(limit: number): void {
     this.#limit = checkLimit(limit);
   }
+}
+
+/** Somebody waits for these permits. */
+interface Wait {
+  readonly permits: Set<CapacityPermit>;
+  readonly over: () => void;
 }
 
 function checkLimit(limit: number): number {

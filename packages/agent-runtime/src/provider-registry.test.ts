@@ -141,11 +141,11 @@ describe("ProviderRegistry", () => {
     expect(cancelled.said).toBeUndefined();
     await pass(1);
     expect(cancelled.said).toBe("cancelled: starting: cancelled");
-    await pass(24_999);
+    await pass(9_999);
     expect([signals[0]?.aborted, late.said]).toEqual([false, undefined]);
     await pass(1);
     expect(signals[0]?.aborted).toBe(true);
-    expect(late.said).toBe("provider_unavailable: starting: over 30000 ms");
+    expect(late.said).toBe("provider_unavailable: starting: over 15000 ms");
     expect(vi.getTimerCount()).toBe(0);
   });
 
@@ -172,6 +172,33 @@ describe("ProviderRegistry", () => {
     await registry.stop();
     expect(stopped).toBe(1);
     expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("lets the work of a removed instance go on as long as its host does", async () => {
+    let stopped = 0;
+    const registry = registryOf(fake({ a: { stop: async () => void stopped++ } }));
+    const old = await add(registry, "a");
+    const permit = old.gate.tryAcquire();
+    const after = Promise.withResolvers<void>();
+    const removed = outcome(registry.remove("a", { after: after.promise }));
+    const next = await add(registry, "a");
+    next.gate.tryAcquire();
+    await pass(3_600_000);
+    expect([stopped, removed.said]).toEqual([0, undefined]);
+    permit?.release();
+    after.resolve();
+    // The work of the next one, which has a place in the same gate, is not waited for.
+    await pass(0);
+    expect([stopped, removed.said]).toEqual([1, "done"]);
+    const aborted = Promise.withResolvers<void>();
+    void registry.remove("a", { after: aborted.promise });
+    const all = outcome(registry.stop());
+    await pass(60_000);
+    aborted.resolve();
+    await pass(4_999);
+    expect([stopped, all.said]).toEqual([1, undefined]);
+    await pass(1);
+    expect([stopped, all.said]).toEqual([2, "done"]);
   });
 
   it("shares the places of a name with the work of the instance before", async () => {

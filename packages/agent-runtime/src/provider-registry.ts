@@ -5,7 +5,7 @@ import { realClock, type RuntimeClock } from "./runtime-clock.ts";
 import { RuntimeError } from "./runtime-error.ts";
 
 /** How long a provider may take to start, in milliseconds. */
-const START_TIMEOUT_MS = 30_000;
+const START_TIMEOUT_MS = 15_000;
 /**
  * How long a provider's work may take to end once it was aborted, and then its own `stop`, in milliseconds: a
  * provider has 2 s to stop its work.
@@ -54,7 +54,7 @@ export class ProviderRegistry {
   }
 
   /**
-   * Makes the instance that `config` describes and starts it, within 30 s. Where that fails, what was made
+   * Makes the instance that `config` describes and starts it, within 15 s. Where that fails, what was made
    * is stopped, and nothing is registered.
    * @throws RuntimeError `unknown_adapter`, `duplicate_provider`, `provider_unavailable` where the start took
    * too long, `cancelled`; what the adapter or its provider throws: `invalid_config`, `provider_unavailable`.
@@ -97,27 +97,34 @@ export class ProviderRegistry {
 
   /**
    * Forgets an instance, at once; then waits for its work, which others have aborted, and stops it, for 5 s
-   * each. Its name may be used again meanwhile: work that has not ended holds its place in the name's gate.
-   * Never rejects: how a provider stops changes nothing for those that are rid of it.
+   * each. Where the work may go on, `after` resolves once it has ended or has been aborted, and it is waited
+   * for first, however long it takes. Its name may be used again meanwhile: work that has not ended holds its
+   * place in the name's gate. Never rejects: how a provider stops changes nothing for those that are rid of it.
    */
-  async remove(id: string): Promise<void> {
+  async remove(id: string, { after }: { readonly after?: Promise<void> } = {}): Promise<void> {
     const registered = this.#providers.get(id);
     if (registered === undefined) return;
     this.#providers.delete(id);
-    const ended = this.#end(registered);
+    const ended = this.#end(registered, after);
     this.#ending.add(ended);
     await ended;
     this.#ending.delete(ended);
   }
 
-  /** Removes all, side by side, and waits for those that are being removed. No `add` may be under way. Never rejects. */
+  /**
+   * Removes all, side by side, and waits for those that are being removed, each `after` included. No `add` may
+   * be under way. Never rejects.
+   */
   async stop(): Promise<void> {
     for (const id of this.#providers.keys()) void this.remove(id);
     await Promise.all(this.#ending);
   }
 
-  async #end({ provider, gate }: RegisteredProvider): Promise<void> {
-    await this.#briefly("ending its work", () => gate.idle());
+  async #end({ provider, gate }: RegisteredProvider, after: Promise<void> | undefined): Promise<void> {
+    // Asked for now: what the name's next instance takes is none of this one's work.
+    const idle = gate.idle();
+    await after;
+    await this.#briefly("ending its work", () => idle);
     await this.#stop(provider);
   }
 

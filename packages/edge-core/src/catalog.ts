@@ -8,13 +8,10 @@ import type { RunDispatch } from "./edge-service.ts";
 import type { NodeRecord, ProviderRecord } from "./node-record.ts";
 import type { ProtocolProfile, RuntimeProfile } from "./protocol-profile.ts";
 import { BUILT_IN_PROFILES } from "./protocol-profile.ts";
-import type { Resource, ResourceLedger } from "./resource-ledger.ts";
+import type { LedgerPlan, Resource } from "./resource-ledger.ts";
 
 /** Milliseconds and counts travel as uint32. */
 const MAX_UINT32 = 0xffff_ffff;
-
-/** The configuration does not change while an Edge runs, so it has one revision. */
-const REVISION = 1n;
 
 /** A configured provider, resolved. */
 export interface CatalogProvider {
@@ -42,8 +39,10 @@ export interface CatalogModel {
   readonly candidates: readonly Candidate[];
 }
 
-/** The models, who can serve them, and how: everything that was configured, with its references resolved. */
+/** The models, who can serve them, and how: everything that was configured, with its references resolved. Never changes. */
 export class Catalog {
+  /** Higher than those of the configurations before. */
+  readonly revision: number;
   /** In the order of the configuration. */
   readonly nodes: readonly CatalogNode[];
   readonly models: readonly CatalogModel[];
@@ -53,23 +52,25 @@ export class Catalog {
   readonly #models = new Map<string, CatalogModel>();
 
   /**
-   * Adds a resource for every provider to `ledger`.
+   * Adds a resource for every provider to `resources`, to be committed once it is made.
    * @throws EdgeError `invalid_config`, naming the key.
    */
   constructor(options: {
+    readonly revision: number;
     readonly nodes: readonly NodeRecord[];
     readonly profiles: Readonly<Record<string, ProtocolProfile>>;
     readonly models: readonly ModelOptions[];
     /** Longest request body, in bytes; told to Nodes. */
     readonly bodyBytes: number;
-    readonly ledger: ResourceLedger;
+    readonly resources: LedgerPlan;
   }) {
+    this.revision = options.revision;
     this.#profiles = { ...BUILT_IN_PROFILES, ...options.profiles };
     this.#bodyBytes = options.bodyBytes;
     for (const record of options.nodes) {
       if (record.name === "") throw invalid("nodes", "a node has no name");
       if (this.#nodes.has(record.name)) throw invalid(`nodes.${record.name}`, "is configured twice");
-      this.#nodes.set(record.name, this.#resolveNode(record, options.ledger));
+      this.#nodes.set(record.name, this.#resolveNode(record, options.resources));
     }
     for (const model of options.models) {
       if (this.#models.has(model.key)) throw invalid(`models.${model.key}`, "is configured twice");
@@ -77,6 +78,11 @@ export class Catalog {
     }
     this.nodes = [...this.#nodes.values()];
     this.models = [...this.#models.values()];
+  }
+
+  /** Undefined where no node has this name. */
+  node(name: string): CatalogNode | undefined {
+    return this.#nodes.get(name);
   }
 
   /** Undefined where no model has this key. */
@@ -91,7 +97,7 @@ export class Catalog {
   configFor(record: NodeRecord): NodeConfigPayload {
     if (!this.#nodes.has(record.name)) throw invalid(`nodes.${record.name}`, "is not in the catalog");
     return create(NodeConfigPayloadSchema, {
-      revision: REVISION,
+      revision: BigInt(this.revision),
       bodyBytes: BigInt(this.#bodyBytes),
       providers: record.providers
         .filter((provider) => provider.enabled)
@@ -110,7 +116,7 @@ export class Catalog {
     });
   }
 
-  #resolveNode(record: NodeRecord, ledger: ResourceLedger): CatalogNode {
+  #resolveNode(record: NodeRecord, resources: LedgerPlan): CatalogNode {
     const providers = new Map<string, CatalogProvider>();
     for (const provider of record.providers) {
       const key = `nodes.${record.name}.providers.${provider.id}`;
@@ -122,7 +128,7 @@ export class Catalog {
       providers.set(provider.id, {
         record: provider,
         profile: this.#resolveProfile(record, provider),
-        resource: ledger.add(record.name, provider.id, provider),
+        resource: resources.add(record.name, provider.id, provider),
       });
     }
     return { record, providers: [...providers.values()] };

@@ -2,8 +2,9 @@ import { create } from "@bufbuild/protobuf";
 import type { Clock, Header } from "@iop/wire";
 import { ProviderTunnelRequestSchema, WireError } from "@iop/wire";
 
-import type { Candidate, Catalog, CatalogModel } from "./catalog.ts";
+import type { Candidate, CatalogModel } from "./catalog.ts";
 import { operationPath } from "./catalog.ts";
+import type { Configuration } from "./configuration.ts";
 import { EdgeError } from "./edge-error.ts";
 import type { ProviderTunnel, TunnelSubmission } from "./edge-service.ts";
 import type { EventBus } from "./event-bus.ts";
@@ -25,7 +26,7 @@ interface Grant {
 
 /** Turns submissions into tunnels: selects, leases, sends. */
 export class Dispatcher {
-  readonly #catalog: Catalog;
+  readonly #configuration: Configuration;
   readonly #registry: NodeRegistry;
   readonly #events: EventBus;
   readonly #clock: Clock;
@@ -36,13 +37,13 @@ export class Dispatcher {
   #idle: (() => void) | undefined;
 
   constructor(options: {
-    readonly catalog: Catalog;
+    readonly configuration: Configuration;
     readonly registry: NodeRegistry;
     readonly events: EventBus;
     readonly clock: Clock;
     readonly bodyBytes: number;
   }) {
-    this.#catalog = options.catalog;
+    this.#configuration = options.configuration;
     this.#registry = options.registry;
     this.#events = options.events;
     this.#clock = options.clock;
@@ -65,7 +66,7 @@ export class Dispatcher {
     const startedAt = this.#clock.now();
     if (this.#draining) throw new EdgeError("draining", "the Edge is shutting down");
     if (submission.signal?.aborted === true) throw new EdgeError("cancelled", "withdrawn by the caller");
-    const model = this.#catalog.model(submission.model);
+    const model = this.#configuration.catalog.model(submission.model);
     if (model === undefined) {
       throw new EdgeError(
         "unknown_model",

@@ -7,7 +7,7 @@
  * - `cancelled`: withdrawn by the caller.
  * - `invalid_request`: it cannot be sent: a header that HTTP cannot carry, or too many of them.
  * - `body_too_large`: the body is over the limit that the message names.
- * - `invalid_config`: what was given to `createEdge` contradicts itself; the message names the key.
+ * - `invalid_config`: what was given to `createEdge` or `reload` contradicts itself; the message names the key.
  * - `internal`: a fault of ours.
  */
 export type EdgeErrorCode =

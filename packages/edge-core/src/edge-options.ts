@@ -1,6 +1,7 @@
 import type { Clock, FlowLimits, HeartbeatSettings, Transport } from "@iop/wire";
 import { DEFAULT_FLOW_LIMITS, DEFAULT_HEARTBEAT, WireError, checkFlowLimits, realClock } from "@iop/wire";
 
+import type { ConfigurationSource } from "./configuration.ts";
 import { EdgeError } from "./edge-error.ts";
 import type { NodeRecord } from "./node-record.ts";
 import type { NodeStore } from "./node-store.ts";
@@ -51,13 +52,13 @@ export interface EdgeOptions {
   readonly clock?: Clock;
 }
 
+/** What `reload` is given: as in `EdgeOptions`, all of it. */
+export type ReloadOptions = Pick<EdgeOptions, "nodes" | "profiles" | "models">;
+
 /** The options with their defaults filled in, checked. */
-export interface EdgeSettings {
+export interface EdgeSettings extends ConfigurationSource {
   readonly name: string;
   readonly mode: "legacy";
-  readonly store: NodeStore;
-  readonly profiles: Readonly<Record<string, ProtocolProfile>>;
-  readonly models: readonly ModelOptions[];
   readonly heartbeat: HeartbeatSettings;
   readonly flow: FlowLimits;
   readonly bodyBytes: number;
@@ -92,14 +93,21 @@ export function edgeSettings(options: EdgeOptions): EdgeSettings {
   return {
     name: options.name,
     mode: options.mode ?? "legacy",
-    store: "records" in options.nodes ? options.nodes : memoryNodeStore(options.nodes),
-    profiles: options.profiles ?? {},
-    models: options.models,
+    ...configurationSource(options),
     heartbeat,
     flow: flowLimits(limits),
     bodyBytes,
     drainTimeoutMs,
     clock: options.clock ?? realClock,
+  };
+}
+
+/** @throws EdgeError `invalid_config`, naming the key. */
+export function configurationSource({ nodes, profiles, models }: ReloadOptions): ConfigurationSource {
+  return {
+    store: "records" in nodes ? nodes : memoryNodeStore(nodes),
+    profiles: profiles ?? {},
+    models,
   };
 }
 

@@ -1,4 +1,5 @@
-import type { CatalogNode, CatalogProvider, Catalog } from "./catalog.ts";
+import type { CatalogNode, CatalogProvider } from "./catalog.ts";
+import type { Configuration } from "./configuration.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { NodeRegistry, Owner } from "./node-registry.ts";
 import type { EdgeSnapshot, NodeSnapshot, ProviderSnapshot } from "./snapshot.ts";
@@ -9,19 +10,20 @@ export interface WireTotals {
   readonly lateMessages: number;
 }
 
-/** Puts the snapshot together: everything that is configured, connected or not (spec rule 4). */
+/** Puts the snapshot together: everything that is configured, connected or not (spec rule 4), and what still has work. */
 export function edgeSnapshot(state: {
-  readonly edge: EdgeSnapshot["edge"];
-  readonly catalog: Catalog;
+  readonly edge: Omit<EdgeSnapshot["edge"], "config_revision">;
+  readonly configuration: Configuration;
   readonly registry: NodeRegistry;
   readonly dispatcher: Dispatcher;
   readonly streams: number;
   readonly wire: WireTotals;
 }): EdgeSnapshot {
-  const { edge, catalog, registry, dispatcher, streams, wire } = state;
+  const { edge, configuration, registry, dispatcher, streams, wire } = state;
+  const { catalog } = configuration;
   return {
-    edge,
-    nodes: catalog.nodes.map((node) => nodeSnapshot(node, registry.ready(node.record.name))),
+    edge: { ...edge, config_revision: catalog.revision },
+    nodes: configuration.visible.map((node) => nodeSnapshot(node, registry.ready(node.record.name))),
     models: catalog.models.map((model) => ({
       key: model.key,
       waiting: 0,
@@ -42,6 +44,7 @@ function nodeSnapshot({ record, providers }: CatalogNode, owner: Owner | undefin
   return {
     name: record.name,
     connected: owner !== undefined,
+    ...(owner === undefined ? {} : { config_revision: owner.configRevision }),
     ...(owner?.readySince === undefined ? {} : { ready_since: new Date(owner.readySince).toISOString() }),
     ...(roundTripMs === undefined ? {} : { round_trip_ms: Math.round(roundTripMs * 10) / 10 }),
     providers: providers.map((provider) => providerSnapshot(provider, owner)),
@@ -66,6 +69,7 @@ function reasonOf(
   { record, resource }: Pick<CatalogProvider, "record" | "resource">,
   owner: Owner | undefined,
 ): string | undefined {
+  if (!resource.configured) return "not configured any more; its work goes on to its end";
   if (!record.enabled) return "not enabled";
   if (owner === undefined) return "the node is not connected";
   return owner.draining ? "the node is draining" : resource.reason;

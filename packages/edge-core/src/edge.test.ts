@@ -93,7 +93,7 @@ describe("the snapshot", () => {
       quarantined: 0,
     };
     expect(world.edge.snapshot()).toEqual({
-      edge: { name: "edge-1", mode: "legacy", uptime_sec: 2 },
+      edge: { name: "edge-1", mode: "legacy", uptime_sec: 2, config_revision: 1 },
       nodes: [
         {
           name: "n1",

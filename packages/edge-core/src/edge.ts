@@ -1,11 +1,12 @@
 import type { Clock, Connection, Listener, Transport } from "@iop/wire";
 import { GoAwayCode } from "@iop/wire";
 
-import { Catalog } from "./catalog.ts";
+import type { ReloadResult } from "./configuration.ts";
+import { Configuration } from "./configuration.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { EdgeError } from "./edge-error.ts";
-import type { EdgeOptions, EdgeSettings } from "./edge-options.ts";
-import { edgeSettings } from "./edge-options.ts";
+import type { EdgeOptions, EdgeSettings, ReloadOptions } from "./edge-options.ts";
+import { configurationSource, edgeSettings } from "./edge-options.ts";
 import type { EdgeService, ModelInfo, ProviderTunnel, TunnelSubmission } from "./edge-service.ts";
 import type { WireTotals } from "./edge-snapshot.ts";
 import { edgeSnapshot } from "./edge-snapshot.ts";
@@ -32,6 +33,14 @@ export interface Edge extends EdgeService, AsyncDisposable {
     readonly address: string;
   }>;
   /**
+   * Puts another configuration in the place of the present one, all at once. Running work is not touched. Models
+   * and candidates hold from the next request on, tokens from the next registration. A connected Node is told
+   * what has changed for it; a provider that is new or has changed gets work once its Node has accepted it. One
+   * that is gone gets no new work; a node that is gone is drained, for at most `drainTimeoutMs` of the options.
+   * @throws EdgeError `invalid_config`, naming the key, and then nothing has changed; `draining` after `close`.
+   */
+  reload(options: ReloadOptions): ReloadResult;
+  /**
    * Shuts down: refuses what is new, lets what runs finish, then ends all connections. What still runs
    * after the timeout (milliseconds; default: `drainTimeoutMs` of the options) ends with
    * `node_disconnected`. Idempotent; the first call's timeout holds.
@@ -53,7 +62,7 @@ class RunningEdge implements Edge {
   readonly #settings: EdgeSettings;
   readonly #clock: Clock;
   readonly #startedAt: number;
-  readonly #catalog: Catalog;
+  readonly #configuration: Configuration;
   readonly #registry: NodeRegistry;
   readonly #dispatcher: Dispatcher;
   readonly #context: NodeSessionContext;
@@ -65,23 +74,17 @@ class RunningEdge implements Edge {
   #over = false;
 
   constructor(transport: Transport, settings: EdgeSettings) {
-    const { clock, store, bodyBytes } = settings;
+    const { clock, bodyBytes } = settings;
     const { events } = this;
     const ledger = new ResourceLedger();
     this.#transport = transport;
     this.#settings = settings;
     this.#clock = clock;
     this.#startedAt = clock.now();
-    this.#catalog = new Catalog({
-      nodes: store.records,
-      profiles: settings.profiles,
-      models: settings.models,
-      bodyBytes,
-      ledger,
-    });
+    this.#configuration = new Configuration(settings, { ledger, bodyBytes });
     this.#registry = new NodeRegistry({ ledger, events, clock });
     this.#dispatcher = new Dispatcher({
-      catalog: this.#catalog,
+      configuration: this.#configuration,
       registry: this.#registry,
       events,
       clock,
@@ -90,12 +93,12 @@ class RunningEdge implements Edge {
     this.#context = {
       edgeName: settings.name,
       clock,
-      store,
-      catalog: this.#catalog,
+      configuration: this.#configuration,
       registry: this.#registry,
       ledger,
       flow: settings.flow,
       heartbeat: settings.heartbeat,
+      drainTimeoutMs: settings.drainTimeoutMs,
       draining: () => this.#closing !== undefined,
       closed: (session) => {
         this.#sessions.delete(session);
@@ -129,7 +132,7 @@ class RunningEdge implements Edge {
   }
 
   models(): readonly ModelInfo[] {
-    return this.#catalog.models.map((model) => ({
+    return this.#configuration.catalog.models.map((model) => ({
       key: model.key,
       candidates: model.candidates.length,
       live: this.#dispatcher.live(model),
@@ -146,12 +149,19 @@ class RunningEdge implements Edge {
     const { name, mode } = this.#settings;
     return edgeSnapshot({
       edge: { name, mode, uptime_sec: Math.floor((this.#clock.now() - this.#startedAt) / 1000) },
-      catalog: this.#catalog,
+      configuration: this.#configuration,
       registry: this.#registry,
       dispatcher: this.#dispatcher,
       streams,
       wire,
     });
+  }
+
+  reload(options: ReloadOptions): ReloadResult {
+    if (this.#closing !== undefined) throw new EdgeError("draining", "the Edge is shutting down");
+    const result = this.#configuration.replace(configurationSource(options));
+    for (const session of this.#sessions) session.reconfigure();
+    return result;
   }
 
   close(options: { readonly drainTimeoutMs?: number } = {}): Promise<void> {

@@ -6,13 +6,16 @@ import type { RunDispatch, Usage } from "./edge-service.ts";
 export interface NodeEvent {
   /** The node's name; of a `refused` with an unknown token the name that it claimed, made printable. */
   readonly node: string;
-  /** `connected`: ready for work. `disconnected`: was ready and is gone. `refused`: did not become ready. */
-  readonly type: "connected" | "disconnected" | "refused";
+  /**
+   * `connected`: ready for work. `disconnected`: was ready and is gone. `refused`: did not become ready.
+   * `reconfigured`: runs its changed configuration. `config_refused`: does not, or not all of it.
+   */
+  readonly type: "connected" | "disconnected" | "refused" | "reconfigured" | "config_refused";
   /**
    * Why: of `refused` a register code (`unknown_token`, `duplicate_node`, `config_failed`, `edge_draining`,
    * `unsupported_version`, `name_mismatch`), `invalid_limits` or `not_ready`; of `disconnected` a
    * WireErrorCode or `superseded`: the same process has connected again, or another one has taken over from one
-   * that did not answer.
+   * that did not answer; of `config_refused` `provider_refused` or `no_answer`.
    */
   readonly code?: string;
   /** The same for people. */

@@ -1,7 +1,8 @@
 // For hosts: make an Edge.
 export type { Edge } from "./edge.ts";
 export { createEdge } from "./edge.ts";
-export type { CandidateOptions, EdgeOptions, ModelOptions } from "./edge-options.ts";
+export type { ReloadResult } from "./configuration.ts";
+export type { CandidateOptions, EdgeOptions, ModelOptions, ReloadOptions } from "./edge-options.ts";
 export type { NodeRecord, ProviderRecord } from "./node-record.ts";
 export type { AuthScheme, ProtocolProfile } from "./protocol-profile.ts";
 export { BUILT_IN_PROFILES } from "./protocol-profile.ts";
@@ -22,7 +23,13 @@ export type {
 
 // For observers.
 export type { EdgeEventMap, EdgeEvents, NodeEvent, RunOutcomeEvent } from "./event-bus.ts";
-export type { EdgeSnapshot, ModelSnapshot, NodeSnapshot, ProviderSnapshot, TotalsSnapshot } from "./snapshot.ts";
+export type {
+  EdgeSnapshot,
+  ModelSnapshot,
+  NodeSnapshot,
+  ProviderSnapshot,
+  TotalsSnapshot,
+} from "./snapshot.ts";
 
 // For stores of one's own.
 export type { NodeStore } from "./node-store.ts";

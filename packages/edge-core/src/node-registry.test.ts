@@ -27,7 +27,9 @@ async function world(): Promise<{
   const handlers = { message(): void {}, closed(): void {} };
   const session = new Session({ connection, role: "edge", clock, handlers, maxFrameBytes: 65_536 });
   const ledger = new ResourceLedger();
-  const resource = ledger.add("n", "p", { capacity: 1, enabled: true });
+  const plan = ledger.plan();
+  const resource = plan.add("n", "p", { capacity: 1, enabled: true });
+  plan.commit();
   const bus = new EventBus();
   const events: string[] = [];
   bus.on("node", ({ type, code }) => void events.push(`${type} ${code} live=${resource.live}`));

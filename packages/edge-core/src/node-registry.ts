@@ -17,6 +17,8 @@ export interface Owner {
   readonly draining: boolean;
   /** Milliseconds since the epoch; while ready. */
   readonly readySince: number | undefined;
+  /** The newest configuration that the Node is known to run; 0 before it is ready. */
+  readonly configRevision: number;
 }
 
 type MutableOwner = { -readonly [K in keyof Owner]: Owner[K] };
@@ -92,20 +94,30 @@ export class NodeRegistry {
       state: "pending",
       draining: false,
       readySince: undefined,
+      configRevision: 0,
     };
     this.#owners.set(node, owner);
     return owner;
   }
 
-  /** Makes the current pending owner ready: its resources come online, then the event. False where it is not that. */
-  activate(claim: Owner, statuses: readonly ProviderStatus[]): boolean {
+  /**
+   * Makes the current pending owner ready: its resources come online, but for the providers of `held` (to the
+   * reason), then the event. False where it is not that.
+   */
+  activate(claim: Owner, statuses: readonly ProviderStatus[], held?: ReadonlyMap<string, string>): boolean {
     const owner = this.#current(claim);
     if (owner === undefined || owner.state !== "pending") return false;
     owner.state = "ready";
     owner.readySince = this.#clock.wallNow();
-    this.#ledger.activate(owner.node, owner.generation, statuses);
+    this.#ledger.activate(owner.node, owner.generation, statuses, held);
     this.emit({ node: owner.node, type: "connected" });
     return true;
+  }
+
+  /** The Node runs this configuration. */
+  configured(claim: Owner, revision: number): void {
+    const owner = this.#current(claim);
+    if (owner !== undefined) owner.configRevision = revision;
   }
 
   /** Sends the owner nothing new from here on. */

@@ -21,11 +21,12 @@ import {
 } from "@iop/wire";
 
 import type { Catalog } from "./catalog.ts";
+import { ConfigDelivery } from "./config-delivery.ts";
+import type { Configuration } from "./configuration.ts";
 import { EdgeError } from "./edge-error.ts";
 import type { WireTotals } from "./edge-snapshot.ts";
 import type { NodeRecord } from "./node-record.ts";
 import type { NodeRegistry, Owner } from "./node-registry.ts";
-import type { NodeStore } from "./node-store.ts";
 import { digestToken } from "./node-store.ts";
 import type { ResourceLedger } from "./resource-ledger.ts";
 
@@ -41,6 +42,7 @@ const UNREGISTERED_FRAME_BYTES = 64 * 1024;
 const PROBE_MS = 1_000;
 /** When a process should try again whose node another one is, in milliseconds: two of them must not take turns (transport.md §4.2). */
 const DUPLICATE_RETRY_AFTER_MS = 60_000;
+const REMOVED = "this node has been removed from the Edge's configuration";
 /** When a Node that is turned away by a shutdown should try again, in milliseconds: what a restart takes. */
 export const RETRY_AFTER_MS = 2_000;
 
@@ -48,12 +50,13 @@ export const RETRY_AFTER_MS = 2_000;
 export interface NodeSessionContext {
   readonly edgeName: string;
   readonly clock: Clock;
-  readonly store: NodeStore;
-  readonly catalog: Catalog;
+  readonly configuration: Configuration;
   readonly registry: NodeRegistry;
   readonly ledger: ResourceLedger;
   readonly flow: FlowLimits;
   readonly heartbeat: HeartbeatSettings;
+  /** How long the work of a node that has been removed may go on, in milliseconds. */
+  readonly drainTimeoutMs: number;
   /** Whether the Edge takes no new Nodes. */
   readonly draining: () => boolean;
   /** The session is over; once. */
@@ -77,7 +80,11 @@ export class NodeSession {
   #owner: Owner | undefined;
   /** The node whose owner this connection has challenged, until that is decided. */
   #challenged: string | undefined;
+  /** Of a registered Node. */
+  #delivery: ConfigDelivery | undefined;
+  /** The revision that it was given with its registration. */
   #revision = 0n;
+  #removed = false;
   #deadline: Timer;
 
   /** To be made in the turn in which the connection was handed out. */
@@ -119,6 +126,27 @@ export class NodeSession {
     this.#session.goAway(GoAwayCode.DRAINING, "the Edge is shutting down", RETRY_AFTER_MS);
   }
 
+  /** The configuration has changed: passes it on to the Node, or drains one that is not configured any more. */
+  reconfigure(): void {
+    if (this.#owner === undefined || !this.#context.registry.isCurrent(this.#owner)) return;
+    const { catalog } = this.#context.configuration;
+    const node = catalog.node(this.#owner.node);
+    if (node === undefined) void this.#remove(this.#owner);
+    else this.#delivery?.want(catalog.configFor(node.record));
+  }
+
+  async #remove(owner: Owner): Promise<void> {
+    if (this.#removed) return;
+    this.#removed = true;
+    this.#context.registry.drain(owner);
+    this.#session.goAway(GoAwayCode.DRAINING, REMOVED, RETRY_AFTER_MS);
+    const { promise: late, resolve } = Promise.withResolvers<void>();
+    const timer = this.#context.clock.setTimer(resolve, this.#context.drainTimeoutMs);
+    await Promise.race([this.#session.idle(), late]);
+    timer.cancel();
+    this.close(GoAwayCode.DRAINING, REMOVED);
+  }
+
   /** Ends the connection with a word. Idempotent. */
   close(code: GoAwayCode, reason: string): void {
     this.#session.close(code, reason, code === GoAwayCode.DRAINING ? RETRY_AFTER_MS : 0);
@@ -142,9 +170,13 @@ export class NodeSession {
         // Of a Node that is not ready it changes nothing: its resources are of no generation yet.
         this.#context.ledger.report(this.#owner.node, this.#owner.generation, message.value);
         return;
+      case "configRefreshResponse":
+        this.#delivery?.answer(message.value);
+        return;
       case "registerRequest":
       case "registerResponse":
       case "nodeReadyResponse":
+      case "configRefreshRequest":
         this.close(GoAwayCode.PROTOCOL_ERROR, `unexpected ${message.case}`);
         return;
     }
@@ -181,13 +213,13 @@ export class NodeSession {
 
   /** Makes this connection the pending owner, in place of `current`. In one turn: nothing comes in between. */
   #accept(request: RegisterRequest, record: NodeRecord, current: Owner | undefined): void {
-    const { registry, catalog, flow, heartbeat, edgeName } = this.#context;
+    const { registry, ledger, configuration, clock, flow, heartbeat, edgeName } = this.#context;
     const { name } = record;
     let limits: FlowLimits;
     let config: ReturnType<Catalog["configFor"]>;
     try {
       limits = agreeFlowLimits(flow, request.limits);
-      config = catalog.configFor(record);
+      config = configuration.catalog.configFor(record);
     } catch (error) {
       this.#refuse(name, refusalOf(error));
       return;
@@ -208,6 +240,7 @@ export class NodeSession {
     this.#challenged = undefined;
     this.#owner = owner;
     this.#revision = config.revision;
+    this.#delivery = new ConfigDelivery({ owner, session: this.#session, registry, ledger, clock, config });
     this.#session.send({
       case: "registerResponse",
       value: create(RegisterResponseSchema, {
@@ -238,7 +271,7 @@ export class NodeSession {
       });
       return undefined;
     }
-    const record = this.#context.store.find(digestToken(request.token));
+    const record = this.#context.configuration.store.find(digestToken(request.token));
     if (record === undefined) {
       this.#refuse(claimed, {
         code: RegisterCode.UNKNOWN_TOKEN,
@@ -317,12 +350,13 @@ export class NodeSession {
       problem = "the configuration's revision is another one";
     else if (owner.state === "pending") {
       this.#deadline.cancel();
-      registry.activate(owner, request.providers);
+      registry.activate(owner, request.providers, this.#delivery?.ready());
     }
     this.#session.send({
       case: "nodeReadyResponse",
       value: create(NodeReadyResponseSchema, { ready: problem === undefined, reason: problem ?? "" }),
     });
+    this.#delivery?.serve();
   }
 
   #onGoAway({ code }: GoAway): void {
@@ -332,6 +366,7 @@ export class NodeSession {
   #onClosed(error: WireError): void {
     const { registry } = this.#context;
     this.#deadline.cancel();
+    this.#delivery?.end();
     if (this.#challenged !== undefined) registry.withdraw(this.#challenged, this.#session);
     if (this.#owner !== undefined) registry.disconnect(this.#owner, error.code, error.message);
     this.#context.closed(this);

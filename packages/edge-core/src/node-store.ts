@@ -9,7 +9,7 @@ import type { NodeRecord } from "./node-record.ts";
  * take the same time whether the token exists or not (spec F2).
  */
 export interface NodeStore {
-  /** All records, in the order of the configuration; read once, by `createEdge`. */
+  /** All records, in the order of the configuration; read by `createEdge` and `reload`. */
   readonly records: readonly NodeRecord[];
   /** The record whose token has this SHA-256 digest of 32 bytes; undefined where there is none. */
   find(tokenSha256: Uint8Array): NodeRecord | undefined;

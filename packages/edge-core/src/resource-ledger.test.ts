@@ -4,7 +4,7 @@ import { ProviderHealth, ProviderStatusSchema } from "@iop/wire";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 
-import type { Lease, Resource } from "./resource-ledger.ts";
+import type { Lease, Resource, ResourceOptions } from "./resource-ledger.ts";
 import { ResourceLedger } from "./resource-ledger.ts";
 
 function status(
@@ -15,9 +15,17 @@ function status(
   return create(ProviderStatusSchema, { id: "p", maxConcurrency, health, reason });
 }
 
+/** Makes `n` / `p` the only provider. */
+function configured(ledger: ResourceLedger, options: ResourceOptions): Resource {
+  const plan = ledger.plan();
+  const resource = plan.add("n", "p", options);
+  plan.commit();
+  return resource;
+}
+
 function online(capacity: number, reported = 0): { ledger: ResourceLedger; resource: Resource } {
   const ledger = new ResourceLedger();
-  const resource = ledger.add("n", "p", { capacity, enabled: true });
+  const resource = configured(ledger, { capacity, enabled: true });
   ledger.activate("n", 1, [status(reported)]);
   return { ledger, resource };
 }
@@ -30,7 +38,7 @@ function granted(resource: Resource): Lease {
 
 describe("a resource", () => {
   test("is offline and empty until its node is ready", () => {
-    const resource = new ResourceLedger().add("n", "p", { capacity: 2, enabled: true });
+    const resource = configured(new ResourceLedger(), { capacity: 2, enabled: true });
     expect(resource).toMatchObject({
       live: false,
       health: "offline",
@@ -93,14 +101,14 @@ describe("a resource", () => {
 
   test("one that its node does not report does not serve", () => {
     const ledger = new ResourceLedger();
-    const resource = ledger.add("n", "p", { capacity: 1, enabled: true });
+    const resource = configured(ledger, { capacity: 1, enabled: true });
     ledger.activate("n", 1, []);
     expect(resource).toMatchObject({ live: false, reason: "the Node has not reported it" });
   });
 
   test("one that is not enabled does not serve, whatever its node says", () => {
     const ledger = new ResourceLedger();
-    const resource = ledger.add("n", "p", { capacity: 1, enabled: false });
+    const resource = configured(ledger, { capacity: 1, enabled: false });
     ledger.activate("n", 1, [status(1)]);
     expect(resource.live).toBe(false);
   });
@@ -162,7 +170,7 @@ describe("under any order of events", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 4 }), fc.array(step, { maxLength: 80 }), (capacity, steps) => {
         const ledger = new ResourceLedger();
-        const resource = ledger.add("n", "p", { capacity, enabled: true });
+        const resource = configured(ledger, { capacity, enabled: true });
         const leases: { lease: Lease; state: State }[] = [];
         const count = (state: State): number => leases.filter((entry) => entry.state === state).length;
         const drop = (): void => {

@@ -24,10 +24,14 @@ export interface Resource {
   /** Generation of the connection that brought it online; undefined while offline. */
   readonly generation: number | undefined;
   readonly health: ResourceHealth;
-  /** Why the health is not `ok`, for people. */
+  /** Why it is not live or its health is not `ok`, for people. */
   readonly reason: string | undefined;
   /** Whether it serves at all, full or not. */
   readonly live: boolean;
+  /** Whether any work is on it. */
+  readonly busy: boolean;
+  /** Whether it is part of the configuration; otherwise it is only there until its work is over. */
+  readonly configured: boolean;
   /** A lease if it is live and has room. */
   acquire(): Lease | undefined;
 }
@@ -35,28 +39,62 @@ export interface Resource {
 /** Longest reason of a Node that is kept, in characters. */
 const MAX_REASON = 256;
 
+/** How a provider is configured, as far as its capacity goes. */
+export interface ResourceOptions {
+  readonly capacity: number;
+  /** One that is not enabled gets no work. */
+  readonly enabled: boolean;
+}
+
+/** What a ledger is to become; nothing of it holds before `commit`. */
+export interface LedgerPlan {
+  /** The resource of this provider: the one that the ledger has, with its work, else a new one, offline. */
+  add(node: string, provider: string, options: ResourceOptions): Resource;
+  /** Makes it hold, in this turn: what was not added gets no new work from here on and goes once its work is over. */
+  commit(): void;
+}
+
 /** The counts of all providers; leases are given and taken back nowhere else. */
 export class ResourceLedger {
   readonly #nodes = new Map<string, Map<string, ProviderResource>>();
 
-  /** Adds a resource, offline; one that is not enabled stays that. */
-  add(
-    node: string,
-    provider: string,
-    options: { readonly capacity: number; readonly enabled: boolean },
-  ): Resource {
-    const resource = new ProviderResource(node, provider, options.capacity);
-    if (!options.enabled) return resource;
-    const ofNode = this.#nodes.get(node);
-    if (ofNode === undefined) this.#nodes.set(node, new Map([[provider, resource]]));
-    else ofNode.set(provider, resource);
-    return resource;
+  /** Begins a new configuration. Plans that are not committed leave nothing behind. */
+  plan(): LedgerPlan {
+    const planned = new Map<ProviderResource, ResourceOptions>();
+    return {
+      add: (node, provider, options) => {
+        const resource = this.#nodes.get(node)?.get(provider) ?? new ProviderResource(node, provider);
+        planned.set(resource, options);
+        return resource;
+      },
+      commit: () => this.#commit(planned),
+    };
   }
 
-  /** Brings all resources of `node` online for `generation`; one without a status stays unhealthy. */
-  activate(node: string, generation: number, statuses: readonly ProviderStatus[]): void {
-    for (const resource of this.#nodes.get(node)?.values() ?? []) resource.activate(generation);
+  /**
+   * Brings all resources of `node` online for `generation`; one without a status stays unhealthy. To those of
+   * `held`, provider to reason, happens what `hold` does, before anybody can be granted one.
+   */
+  activate(
+    node: string,
+    generation: number,
+    statuses: readonly ProviderStatus[],
+    held: ReadonlyMap<string, string> = new Map(),
+  ): void {
+    const ofNode = this.#nodes.get(node);
+    for (const resource of ofNode?.values() ?? []) resource.activate(generation);
+    for (const [provider, reason] of held) ofNode?.get(provider)?.hold(generation, reason);
     for (const status of statuses) this.report(node, generation, status);
+  }
+
+  /** Keeps new work from a provider until `accept`, also from one that has only now been configured; running work goes on. */
+  hold(node: string, generation: number, provider: string, reason: string): void {
+    this.#nodes.get(node)?.get(provider)?.hold(generation, reason);
+  }
+
+  /** Ends a `hold`. */
+  accept(node: string, generation: number, provider: string): void {
+    this.#nodes.get(node)?.get(provider)?.accept(generation);
   }
 
   /** Takes in what a Node says of a provider; ignored for another generation or an unknown provider. */
@@ -68,24 +106,57 @@ export class ResourceLedger {
   fence(node: string, generation: number): void {
     for (const resource of this.#nodes.get(node)?.values() ?? []) resource.fence(generation);
   }
+
+  #commit(planned: ReadonlyMap<ProviderResource, ResourceOptions>): void {
+    for (const [node, resources] of this.#nodes) {
+      for (const [provider, resource] of resources) {
+        if (planned.has(resource)) continue;
+        resource.remove();
+        // One that still has work is found again if its name comes back before that is over.
+        if (!resource.busy) resources.delete(provider);
+      }
+      if (resources.size === 0) this.#nodes.delete(node);
+    }
+    for (const [resource, options] of planned) {
+      resource.configure(options);
+      const ofNode = this.#nodes.get(resource.node);
+      if (ofNode === undefined) this.#nodes.set(resource.node, new Map([[resource.provider, resource]]));
+      else ofNode.set(resource.provider, resource);
+    }
+  }
 }
 
 class ProviderResource implements Resource {
   readonly node: string;
   readonly provider: string;
-  readonly configuredCapacity: number;
+  configuredCapacity = 0;
   generation: number | undefined;
-  health: ResourceHealth = "offline";
-  reason: string | undefined;
+  configured = false;
+  #enabled = false;
+  #health: ResourceHealth = "offline";
+  #reason: string | undefined;
+  /** Why it gets no new work, whatever its health. */
+  #held: string | undefined;
   #reportedCapacity = Number.POSITIVE_INFINITY;
   // The counts are the sizes of these sets, so a lease that is in neither changes nothing.
   readonly #inFlight = new Set<Lease>();
   readonly #quarantined = new Set<Lease>();
 
-  constructor(node: string, provider: string, capacity: number) {
+  constructor(node: string, provider: string) {
     this.node = node;
     this.provider = provider;
-    this.configuredCapacity = capacity;
+  }
+
+  get health(): ResourceHealth {
+    return this.#enabled ? this.#health : "offline";
+  }
+
+  get reason(): string | undefined {
+    return this.#held ?? this.#reason;
+  }
+
+  get busy(): boolean {
+    return this.#inFlight.size > 0 || this.#quarantined.size > 0;
   }
 
   get inFlight(): number {
@@ -97,7 +168,7 @@ class ProviderResource implements Resource {
   }
 
   get live(): boolean {
-    return this.generation !== undefined && this.health !== "offline";
+    return this.generation !== undefined && this.#held === undefined && this.health !== "offline";
   }
 
   get effectiveCapacity(): number {
@@ -112,19 +183,38 @@ class ProviderResource implements Resource {
     return lease;
   }
 
+  configure({ capacity, enabled }: ResourceOptions): void {
+    this.configured = true;
+    this.configuredCapacity = capacity;
+    this.#enabled = enabled;
+  }
+
+  remove(): void {
+    this.configured = false;
+    this.configuredCapacity = 0;
+    this.#enabled = false;
+  }
+
   activate(generation: number): void {
     if (this.generation !== undefined) this.fence(this.generation);
     this.generation = generation;
-    this.health = "offline";
-    this.reason = "the Node has not reported it";
-    this.#reportedCapacity = Number.POSITIVE_INFINITY;
+    this.#reason = "the Node has not reported it";
+  }
+
+  hold(generation: number, reason: string): void {
+    if (this.generation === undefined) this.activate(generation);
+    if (this.generation === generation) this.#held = reason;
+  }
+
+  accept(generation: number): void {
+    if (this.generation === generation) this.#held = undefined;
   }
 
   report(generation: number, status: ProviderStatus): void {
     if (this.generation !== generation) return;
-    this.health = healthOf(status.health);
-    this.reason =
-      this.health === "ok" || status.reason === "" ? undefined : status.reason.slice(0, MAX_REASON);
+    this.#health = healthOf(status.health);
+    this.#reason =
+      this.#health === "ok" || status.reason === "" ? undefined : status.reason.slice(0, MAX_REASON);
     // 0 is what a Node that does not know sends; one that admits nothing says offline.
     this.#reportedCapacity = status.maxConcurrency === 0 ? Number.POSITIVE_INFINITY : status.maxConcurrency;
   }
@@ -134,8 +224,10 @@ class ProviderResource implements Resource {
     this.#inFlight.clear();
     this.#quarantined.clear();
     this.generation = undefined;
-    this.health = "offline";
-    this.reason = undefined;
+    this.#health = "offline";
+    this.#reason = undefined;
+    this.#held = undefined;
+    this.#reportedCapacity = Number.POSITIVE_INFINITY;
   }
 }
 

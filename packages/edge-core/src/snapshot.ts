@@ -1,6 +1,12 @@
 /** What an Edge knows of itself at one moment; the admin API's `GET /api/snapshot`, field for field. Holds no content and no secret. */
 export interface EdgeSnapshot {
-  readonly edge: { readonly name: string; readonly mode: "legacy" | "managed"; readonly uptime_sec: number };
+  readonly edge: {
+    readonly name: string;
+    readonly mode: "legacy" | "managed";
+    readonly uptime_sec: number;
+    /** Counts the configurations that have been in force, from 1. */
+    readonly config_revision: number;
+  };
   readonly nodes: readonly NodeSnapshot[];
   readonly models: readonly ModelSnapshot[];
   /** Open streams over all connections. */
@@ -18,10 +24,12 @@ export interface TotalsSnapshot {
   readonly late_messages: number;
 }
 
-/** A configured node; never missing, connected or not (spec rule 4). */
+/** A configured node; never missing, connected or not (spec rule 4). One that has been removed is there while it has work. */
 export interface NodeSnapshot {
   readonly name: string;
   readonly connected: boolean;
+  /** The newest configuration that it runs; below the Edge's while it has not answered to a change. Only while connected. */
+  readonly config_revision?: number;
   /** ISO 8601; only while connected. */
   readonly ready_since?: string;
   /** Of the last answered heartbeat, in milliseconds; only while connected. */

@@ -1,4 +1,11 @@
-import type { Connection, GoAway, OpeningMessage, ProviderStatus, WireStream } from "@iop/wire";
+import type {
+  Connection,
+  GoAway,
+  NodeConfigPayload,
+  OpeningMessage,
+  ProviderStatus,
+  WireStream,
+} from "@iop/wire";
 import { GoAwayCode, ProviderHealth, Session, WireError } from "@iop/wire";
 
 import { pause } from "./deadline.ts";
@@ -49,6 +56,9 @@ export class NodeSession {
   readonly #session: Session;
   readonly #stop = new AbortController();
   #serving: Registration | undefined;
+  /** The newest configuration that is not being applied yet. */
+  #nextConfig: NodeConfigPayload | undefined;
+  #refreshing: Promise<void> | undefined;
   #readyAt: number | undefined;
   #retryAfterMs = 0;
 
@@ -65,8 +75,9 @@ export class NodeSession {
       clock: options.settings.clock,
       maxFrameBytes: options.settings.flow.maxFrameBytes,
       handlers: {
-        // Nothing that an Edge of this version sends unasked concerns a Node.
-        message: () => {},
+        message: (message) => {
+          if (message.case === "configRefreshRequest") this.#reconfigure(message.value.config);
+        },
         opened: (stream, opening) => this.#opened(stream, opening),
         goAway: (goAway) => this.#goAway(goAway),
         closed: (error) => this.#stop.abort(error),
@@ -96,6 +107,8 @@ export class NodeSession {
       throw error;
     } finally {
       this.#shutdown.removeEventListener("abort", shutdown);
+      // The next session applies a configuration of its own.
+      await this.#refreshing;
     }
   }
 
@@ -110,7 +123,7 @@ export class NodeSession {
     );
     const registration = readRegistration(response.value, this.#settings);
     this.#session.agree(registration.limits, registration.heartbeat);
-    await this.#providers.apply(registration.config, signal);
+    await this.#providers.apply(registration.config, { signal });
     // No turn between these: no change of a status is missed, and work may come at once.
     this.#serving = registration;
     const unsubscribe = this.#providers.onChange((status) => {
@@ -138,6 +151,43 @@ export class NodeSession {
       remote: this.#session.remote,
       providers: this.#providers.statuses,
     });
+  }
+
+  // One at a time and in order. Each is the whole configuration: one that is overtaken while it waits needs no answer.
+  #reconfigure(config: NodeConfigPayload | undefined): void {
+    if (config === undefined || this.#serving === undefined || this.#stop.signal.aborted) return;
+    this.#nextConfig = config;
+    this.#refreshing ??= this.#refresh();
+  }
+
+  async #refresh(): Promise<void> {
+    const { signal } = this.#stop;
+    try {
+      for (let config = this.#takeConfig(); config !== undefined; config = this.#takeConfig()) {
+        const { revision } = config;
+        const providers = await this.#providers.apply(config, { signal, serving: this.#session.signal });
+        this.#session.send({
+          case: "configRefreshResponse",
+          value: {
+            $typeName: "iop.ConfigRefreshResponse",
+            revision,
+            providers: providers.map((outcome) => ({ $typeName: "iop.ProviderAcceptance", ...outcome })),
+          },
+        });
+        this.#settings.on.reconfigured?.({ revision: Number(revision), providers });
+      }
+    } catch (error) {
+      // With the session over or a shutdown begun it does not matter any more.
+      if (!signal.aborted) this.#session.destroy(WireError.from(error, "closed"));
+    } finally {
+      this.#refreshing = undefined;
+    }
+  }
+
+  #takeConfig(): NodeConfigPayload | undefined {
+    const config = this.#nextConfig;
+    this.#nextConfig = undefined;
+    return config;
   }
 
   // The session is lost or the Node shuts down, at whatever stage it is.

@@ -1,23 +1,24 @@
-import type {
-  CapacityPermit,
-  ProviderConfig,
-  ProviderRegistry,
-  RegisteredProvider,
-} from "@iop/agent-runtime";
+import type { ProviderConfig, ProviderRegistry } from "@iop/agent-runtime";
 import { RuntimeError } from "@iop/agent-runtime";
 import type { Clock, NodeConfigPayload, ProviderConfig as WireProviderConfig } from "@iop/wire";
 
 import { describeFailure } from "./failure-text.ts";
-import { HealthWatch } from "./health-watch.ts";
 import { NodeError } from "./node-error.ts";
-import type { NodeProviderStatus } from "./node-listeners.ts";
+import type { NodeProviderStatus, ProviderOutcome } from "./node-listeners.ts";
 import type { Allowance, CheckedProviderConfig } from "./provider-config.ts";
 import { checkProviderConfig, isSameConfig } from "./provider-config.ts";
+import type { ProviderUse } from "./provider-instance.ts";
+import { ProviderInstance } from "./provider-instance.ts";
 
 type Listener = (status: NodeProviderStatus) => void;
 
-/** How a configured provider stands: the health of one that runs, or why there is none. */
-type Standing = HealthWatch | string;
+/** How a configured provider stands: its instance, or why there is none. */
+type Standing = ProviderInstance | string;
+
+interface Change {
+  readonly signal: AbortSignal;
+  readonly serving?: AbortSignal | undefined;
+}
 
 /**
  * The providers that the Edge's configuration names, across sessions: an instance, its gate and what is
@@ -43,7 +44,7 @@ export class ProviderSet {
   /** All configured providers. */
   get statuses(): readonly NodeProviderStatus[] {
     return [...this.#standings].map(([id, standing]) =>
-      typeof standing === "string" ? refused(id, standing) : standing.status,
+      typeof standing === "string" ? refused(id, standing) : standing.watch.status,
     );
   }
 
@@ -53,43 +54,39 @@ export class ProviderSet {
     return () => void this.#listeners.delete(listener);
   }
 
-  /** @throws RuntimeError `unknown_provider`, `provider_unavailable`. */
-  get(id: string): RegisteredProvider {
+  /**
+   * Begins a piece of work, to be disposed of once that has stopped.
+   * @throws RuntimeError `unknown_provider`, `provider_unavailable`.
+   */
+  use(id: string): ProviderUse {
     const standing = this.#standings.get(id);
+    if (standing === undefined)
+      throw new RuntimeError(
+        "unknown_provider",
+        `there is no provider ${JSON.stringify(id.slice(0, 100))} here`,
+      );
     if (typeof standing === "string")
       throw new RuntimeError("provider_unavailable", `provider ${id}: ${standing}`);
-    return this.#registry.get(id);
-  }
-
-  /**
-   * Takes a place for one piece of work, to be released once that has stopped.
-   * @throws RuntimeError `provider_unavailable`, `capacity_exhausted`.
-   */
-  admit(registered: RegisteredProvider): CapacityPermit {
-    const { id, gate } = registered;
-    const watch = this.#watch(id);
-    if (watch?.registered !== registered)
-      throw new RuntimeError("provider_unavailable", `provider ${id} is stopping`);
-    const { health, reason } = watch.status;
-    if (health === "offline") throw new RuntimeError("provider_unavailable", `provider ${id}: ${reason}`);
-    const permit = gate.tryAcquire();
-    if (permit === undefined)
-      throw new RuntimeError("capacity_exhausted", `provider ${id} is at its capacity`);
-    return permit;
+    return standing.use();
   }
 
   /** Asks a provider for its health, now. */
   recheck(id: string): void {
-    void this.#watch(id)?.check();
+    const standing = this.#standings.get(id);
+    if (standing instanceof ProviderInstance) void standing.watch.check();
   }
 
   /**
-   * Makes the set what `payload` says: starts what is new or changed, stops what is gone, keeps the rest.
-   * Work of the sessions before has been aborted. New providers have been asked for their health once when
-   * it resolves. Not to be called again before it has settled.
+   * Makes the set what `payload` says: starts what is new or changed, stops what is gone, keeps the rest. New
+   * providers have been asked for their health once when it resolves, with what came of each provider. Not to
+   * be called again before it has settled.
+   *
+   * Work of the sessions before has been aborted. With `serving` there is work of this session, which goes on
+   * until it ends or that fires, on the instances that it began on; a provider that is misconfigured is then no
+   * reason to fail.
    * @throws NodeError `invalid_provider_config`; the signal's reason when aborted.
    */
-  async apply(payload: NodeConfigPayload, signal: AbortSignal): Promise<void> {
+  async apply(payload: NodeConfigPayload, change: Change): Promise<readonly ProviderOutcome[]> {
     const before = this.#standings;
     const wanted = new Map<string, WireProviderConfig[]>();
     for (const config of payload.providers) {
@@ -101,19 +98,26 @@ export class ProviderSet {
     // In the order of the configuration; each is replaced below.
     for (const id of wanted.keys()) this.#standings.set(id, before.get(id) ?? "not started");
     for (const [id, standing] of before) {
-      if (standing instanceof HealthWatch && !wanted.has(id)) void this.#retire(standing);
+      if (standing instanceof ProviderInstance && !wanted.has(id))
+        void standing.retire(this.#registry, change.serving);
     }
     const outcomes = await Promise.allSettled(
-      [...wanted].map(([id, configs]) => this.#place(id, configs, before.get(id), signal)),
+      [...wanted].map(([id, configs]) => this.#place(id, configs, before.get(id), change)),
     );
     for (const outcome of outcomes) {
       if (outcome.status === "rejected") throw outcome.reason;
     }
+    return [...this.#standings].map(([id, standing]) =>
+      typeof standing === "string"
+        ? { id, accepted: false, reason: standing }
+        : { id, accepted: true, reason: "" },
+    );
   }
 
   /** Stops all of them. Never rejects; bounded. */
   async stop(): Promise<void> {
-    for (const standing of this.#standings.values()) if (standing instanceof HealthWatch) standing.end();
+    for (const standing of this.#standings.values())
+      if (standing instanceof ProviderInstance) void standing.retire(this.#registry);
     this.#standings.clear();
     await this.#registry.stop();
   }
@@ -122,16 +126,17 @@ export class ProviderSet {
     id: string,
     configs: readonly WireProviderConfig[],
     before: Standing | undefined,
-    signal: AbortSignal,
+    change: Change,
   ): Promise<void> {
     const { config, refusal } = this.#check(configs);
-    if (before instanceof HealthWatch) {
+    if (before instanceof ProviderInstance) {
       if (config !== undefined && isSameConfig(config, before.registered.config)) return;
       this.#standings.set(id, "its configuration has changed");
-      await until(signal, this.#retire(before));
+      const retired = before.retire(this.#registry, change.serving);
+      if (change.serving === undefined) await until(change.signal, retired);
     }
     if (config === undefined) this.#refuse(id, refusal, before);
-    else await this.#start(config, before, signal);
+    else await this.#start(config, before, change);
   }
 
   #check(configs: readonly WireProviderConfig[]): CheckedProviderConfig {
@@ -140,34 +145,29 @@ export class ProviderSet {
     return checkProviderConfig(wire, this.#allow);
   }
 
-  async #start(config: ProviderConfig, before: Standing | undefined, signal: AbortSignal): Promise<void> {
+  async #start(
+    config: ProviderConfig,
+    before: Standing | undefined,
+    { signal, serving }: Change,
+  ): Promise<void> {
     const { id } = config;
     try {
       const registered = await this.#registry.add(config, { signal });
-      const watch = new HealthWatch({
+      const instance = new ProviderInstance({
         registered,
         clock: this.#clock,
         changed: (status) => this.#tell(status),
       });
-      this.#standings.set(id, watch);
-      await until(signal, watch.check());
+      this.#standings.set(id, instance);
+      await until(signal, instance.watch.check());
     } catch (error) {
       signal.throwIfAborted();
       if (RuntimeError.is(error) && error.code === "invalid_config") {
+        if (serving !== undefined) return this.#refuse(id, error.message, before);
         throw new NodeError("invalid_provider_config", `provider ${id}: ${error.message}`, { cause: error });
       }
       this.#refuse(id, describeFailure(error), before);
     }
-  }
-
-  #retire(watch: HealthWatch): Promise<void> {
-    watch.end();
-    return this.#registry.remove(watch.registered.id);
-  }
-
-  #watch(id: string): HealthWatch | undefined {
-    const standing = this.#standings.get(id);
-    return typeof standing === "string" ? undefined : standing;
   }
 
   #refuse(id: string, refusal: string, before: Standing | undefined): void {

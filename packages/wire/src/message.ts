@@ -51,6 +51,8 @@ export function isSessionMessage(message: WireMessage): message is SessionMessag
     case "nodeReadyRequest":
     case "nodeReadyResponse":
     case "providerStatus":
+    case "configRefreshRequest":
+    case "configRefreshResponse":
       return true;
     default:
       return false;

@@ -16,7 +16,7 @@ async function start(host: string, keySha256?: string): Promise<void> {
       events,
       models: () => [],
       snapshot: () => ({
-        edge: { name: "e", mode: "legacy", uptime_sec: 1 },
+        edge: { name: "e", mode: "legacy", uptime_sec: 1, config_revision: 1 },
         nodes: [],
         models: [],
         streams: 0,

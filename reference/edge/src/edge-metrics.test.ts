@@ -16,7 +16,7 @@ const provider = {
 } as const;
 
 const connected: EdgeSnapshot = {
-  edge: { name: "e", mode: "legacy", uptime_sec: 1 },
+  edge: { name: "e", mode: "legacy", uptime_sec: 1, config_revision: 1 },
   nodes: [
     { name: "n", connected: true, round_trip_ms: 1.5, providers: [provider] },
     { name: "gone", connected: false, providers: [] },

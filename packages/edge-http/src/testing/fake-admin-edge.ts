@@ -29,7 +29,7 @@ export class FakeAdminEdge implements AdminEdge {
 
   snapshot(): EdgeSnapshot {
     return {
-      edge: { name: "edge-1", mode: "legacy", uptime_sec: 1 },
+      edge: { name: "edge-1", mode: "legacy", uptime_sec: 1, config_revision: 1 },
       nodes: this.nodes,
       models: this.modelInfos.map((model) => ({ ...model, waiting: 0 })),
       streams: 0,

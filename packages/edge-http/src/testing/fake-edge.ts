@@ -121,7 +121,7 @@ export class FakeEdge implements EdgeService {
 
   snapshot(): EdgeSnapshot {
     return {
-      edge: { name: "edge", mode: "legacy", uptime_sec: 0 },
+      edge: { name: "edge", mode: "legacy", uptime_sec: 0, config_revision: 1 },
       nodes: [],
       models: [],
       streams: 0,

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file iop/runtime.proto.
  */
 export const file_iop_runtime: GenFile = /*@__PURE__*/
-  fileDesc("ChFpb3AvcnVudGltZS5wcm90bxIDaW9wIocFCghFbnZlbG9wZRIOCgZzdHJlYW0YASABKA0SOQoVcHJvdmlkZXJfdHVubmVsX2ZyYW1lGAIgASgLMhguaW9wLlByb3ZpZGVyVHVubmVsRnJhbWVIABIZCgRwYXJ0GAMgASgLMgkuaW9wLlBhcnRIABIqCg1zdHJlYW1fY3JlZGl0GAQgASgLMhEuaW9wLlN0cmVhbUNyZWRpdEgAEiMKCWhlYXJ0YmVhdBgFIAEoCzIOLmlvcC5IZWFydGJlYXRIABIqCg1oZWFydGJlYXRfYWNrGAYgASgLMhEuaW9wLkhlYXJ0YmVhdEFja0gAEjAKEHJlZ2lzdGVyX3JlcXVlc3QYECABKAsyFC5pb3AuUmVnaXN0ZXJSZXF1ZXN0SAASMgoRcmVnaXN0ZXJfcmVzcG9uc2UYESABKAsyFS5pb3AuUmVnaXN0ZXJSZXNwb25zZUgAEjMKEm5vZGVfcmVhZHlfcmVxdWVzdBgSIAEoCzIVLmlvcC5Ob2RlUmVhZHlSZXF1ZXN0SAASNQoTbm9kZV9yZWFkeV9yZXNwb25zZRgTIAEoCzIWLmlvcC5Ob2RlUmVhZHlSZXNwb25zZUgAEh4KB2dvX2F3YXkYFCABKAsyCy5pb3AuR29Bd2F5SAASLgoPcHJvdmlkZXJfc3RhdHVzGBUgASgLMhMuaW9wLlByb3ZpZGVyU3RhdHVzSAASPQoXcHJvdmlkZXJfdHVubmVsX3JlcXVlc3QYICABKAsyGi5pb3AuUHJvdmlkZXJUdW5uZWxSZXF1ZXN0SAASLAoOY2FuY2VsX3JlcXVlc3QYISABKAsyEi5pb3AuQ2FuY2VsUmVxdWVzdEgAQgkKB21lc3NhZ2UitQEKD1JlZ2lzdGVyUmVxdWVzdBINCgV0b2tlbhgBIAEoCRIRCglub2RlX25hbWUYAiABKAkSEwoLaW5zdGFuY2VfaWQYAyABKAkSGAoQc29mdHdhcmVfdmVyc2lvbhgEIAEoCRIYChBwcm90b2NvbF92ZXJzaW9uGAUgASgNEhAKCGZlYXR1cmVzGAYgAygJEh8KBmxpbWl0cxgHIAEoCzIPLmlvcC5GbG93TGltaXRzSgQICBAJIpgCChBSZWdpc3RlclJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIEg4KBnJlYXNvbhgCIAEoCRIfCgRjb2RlGAMgASgOMhEuaW9wLlJlZ2lzdGVyQ29kZRIRCglyZXRyeWFibGUYBCABKAgSFgoOcmV0cnlfYWZ0ZXJfbXMYBSABKA0SDwoHbm9kZV9pZBgGIAEoCRImCgZjb25maWcYByABKAsyFi5pb3AuTm9kZUNvbmZpZ1BheWxvYWQSHwoGbGltaXRzGAggASgLMg8uaW9wLkZsb3dMaW1pdHMSEQoJZWRnZV9uYW1lGAkgASgJEikKCWhlYXJ0YmVhdBgKIAEoCzIWLmlvcC5IZWFydGJlYXRTZXR0aW5ncyJ4CgpGbG93TGltaXRzEhsKE3N0cmVhbV93aW5kb3dfYnl0ZXMYASABKA0SHwoXY29ubmVjdGlvbl93aW5kb3dfYnl0ZXMYAiABKA0SFwoPbWF4X2ZyYW1lX2J5dGVzGAMgASgNEhMKC21heF9zdHJlYW1zGAQgASgNIjkKEUhlYXJ0YmVhdFNldHRpbmdzEhMKC2ludGVydmFsX21zGAEgASgNEg8KB3dhaXRfbXMYAiABKA0iYQoRTm9kZUNvbmZpZ1BheWxvYWQSEAoIcmV2aXNpb24YASABKAQSJgoJcHJvdmlkZXJzGAIgAygLMhMuaW9wLlByb3ZpZGVyQ29uZmlnEhIKCmJvZHlfYnl0ZXMYAyABKAQiwQEKDlByb3ZpZGVyQ29uZmlnEgoKAmlkGAEgASgJEg8KB2FkYXB0ZXIYAiABKAkSEAoIZW5kcG9pbnQYAyABKAkSEAoIY2FwYWNpdHkYBCABKA0SJAoHcHJvZmlsZRgFIAEoCzITLmlvcC5SdW50aW1lUHJvZmlsZRIQCghhdXRoX2VudhgGIAEoCRIdChVmaXJzdF9ieXRlX3RpbWVvdXRfbXMYByABKA0SFwoPaWRsZV90aW1lb3V0X21zGAggASgNIrsCCg5SdW50aW1lUHJvZmlsZRIMCgRuYW1lGAEgASgJEg4KBmRyaXZlchgCIAEoCRIdCgRhdXRoGAMgASgLMg8uaW9wLkF1dGhTY2hlbWUSNwoKb3BlcmF0aW9ucxgEIAMoCzIjLmlvcC5SdW50aW1lUHJvZmlsZS5PcGVyYXRpb25zRW50cnkSFAoMY2FwYWJpbGl0aWVzGAUgAygJEjcKCmV4dGVuc2lvbnMYBiADKAsyIy5pb3AuUnVudGltZVByb2ZpbGUuRXh0ZW5zaW9uc0VudHJ5GjEKD09wZXJhdGlvbnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjEKD0V4dGVuc2lvbnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAg6AjgBIiwKCkF1dGhTY2hlbWUSDgoGaGVhZGVyGAEgASgJEg4KBnNjaGVtZRgCIAEoCSJqChBOb2RlUmVhZHlSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSFwoPY29uZmlnX3JldmlzaW9uGAIgASgEEiYKCXByb3ZpZGVycxgDIAMoCzITLmlvcC5Qcm92aWRlclN0YXR1c0oECAQQBSIyChFOb2RlUmVhZHlSZXNwb25zZRINCgVyZWFkeRgBIAEoCBIOCgZyZWFzb24YAiABKAkifQoOUHJvdmlkZXJTdGF0dXMSCgoCaWQYASABKAkSIwoGaGVhbHRoGAIgASgOMhMuaW9wLlByb3ZpZGVySGVhbHRoEhcKD21heF9jb25jdXJyZW5jeRgDIAEoDRIRCglpbl9mbGlnaHQYBCABKA0SDgoGcmVhc29uGAUgASgJIh0KCUhlYXJ0YmVhdBIQCghzZXF1ZW5jZRgBIAEoDSIgCgxIZWFydGJlYXRBY2sSEAoIc2VxdWVuY2UYASABKA0iTwoGR29Bd2F5Eh0KBGNvZGUYASABKA4yDy5pb3AuR29Bd2F5Q29kZRIOCgZyZWFzb24YAiABKAkSFgoOcmV0cnlfYWZ0ZXJfbXMYAyABKA0iHQoMU3RyZWFtQ3JlZGl0Eg0KBWxpbWl0GAEgASgEIiIKBFBhcnQSDAoEbGFzdBgBIAEoCBIMCgRkYXRhGA8gASgMIiUKBkhlYWRlchIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgJIoYCChVQcm92aWRlclR1bm5lbFJlcXVlc3QSEgoKcmVxdWVzdF9pZBgBIAEoCRITCgtwcm92aWRlcl9pZBgCIAEoCRIOCgZtZXRob2QYAyABKAkSDAoEcGF0aBgEIAEoCRIcCgdoZWFkZXJzGAUgAygLMgsuaW9wLkhlYWRlchIMCgRib2R5GAYgASgMEhMKC2JvZHlfbGVuZ3RoGAcgASgEEh0KFWZpcnN0X2J5dGVfdGltZW91dF9tcxgIIAEoDRIXCg9pZGxlX3RpbWVvdXRfbXMYCSABKA0SDgoGdGFyZ2V0GAogASgJEhEKCW9wZXJhdGlvbhgNIAEoCUoECAsQDEoECAwQDSK1AwoTUHJvdmlkZXJUdW5uZWxGcmFtZRIQCghzZXF1ZW5jZRgBIAEoDRIrCgRraW5kGAIgASgOMh0uaW9wLlByb3ZpZGVyVHVubmVsRnJhbWUuS2luZBIOCgZzdGF0dXMYAyABKA0SHAoHaGVhZGVycxgEIAMoCzILLmlvcC5IZWFkZXISGQoFdXNhZ2UYBSABKAsyCi5pb3AuVXNhZ2USOAoIbWV0YWRhdGEYBiADKAsyJi5pb3AuUHJvdmlkZXJUdW5uZWxGcmFtZS5NZXRhZGF0YUVudHJ5EhIKCmVycm9yX2NvZGUYByABKAkSFQoNZXJyb3JfbWVzc2FnZRgIIAEoCRIMCgRib2R5GA8gASgMGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJyCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIXChNLSU5EX1JFU1BPTlNFX1NUQVJUEAESDQoJS0lORF9CT0RZEAISDAoIS0lORF9FTkQQAxIOCgpLSU5EX0VSUk9SEAQSDgoKS0lORF9VU0FHRRAFIuABCgVVc2FnZRIZCgxpbnB1dF90b2tlbnMYASABKARIAIgBARIaCg1vdXRwdXRfdG9rZW5zGAIgASgESAGIAQESHQoQcmVhc29uaW5nX3Rva2VucxgDIAEoBEgCiAEBEiAKE2NhY2hlZF9pbnB1dF90b2tlbnMYBCABKARIA4gBARIPCgdwYXJ0aWFsGAUgASgIQg8KDV9pbnB1dF90b2tlbnNCEAoOX291dHB1dF90b2tlbnNCEwoRX3JlYXNvbmluZ190b2tlbnNCFgoUX2NhY2hlZF9pbnB1dF90b2tlbnMiRAoNQ2FuY2VsUmVxdWVzdBIdCgRraW5kGAEgASgOMg8uaW9wLkNhbmNlbEtpbmQSDgoGcmVhc29uGAIgASgJSgQIAxAHKvoBCgxSZWdpc3RlckNvZGUSHQoZUkVHSVNURVJfQ09ERV9VTlNQRUNJRklFRBAAEh8KG1JFR0lTVEVSX0NPREVfVU5LTk9XTl9UT0tFThABEiAKHFJFR0lTVEVSX0NPREVfRFVQTElDQVRFX05PREUQAhIfChtSRUdJU1RFUl9DT0RFX0NPTkZJR19GQUlMRUQQAxIfChtSRUdJU1RFUl9DT0RFX0VER0VfRFJBSU5JTkcQBBIlCiFSRUdJU1RFUl9DT0RFX1VOU1VQUE9SVEVEX1ZFUlNJT04QBRIfChtSRUdJU1RFUl9DT0RFX05BTUVfTUlTTUFUQ0gQBiqEAQoOUHJvdmlkZXJIZWFsdGgSHwobUFJPVklERVJfSEVBTFRIX1VOU1BFQ0lGSUVEEAASFgoSUFJPVklERVJfSEVBTFRIX09LEAESHAoYUFJPVklERVJfSEVBTFRIX0RFR1JBREVEEAISGwoXUFJPVklERVJfSEVBTFRIX09GRkxJTkUQAyrXAgoKR29Bd2F5Q29kZRIcChhHT19BV0FZX0NPREVfVU5TUEVDSUZJRUQQABIZChVHT19BV0FZX0NPREVfRFJBSU5JTkcQARIgChxHT19BV0FZX0NPREVfRlJBTUVfVE9PX0xBUkdFEAISHwobR09fQVdBWV9DT0RFX1BST1RPQ09MX0VSUk9SEAMSJQohR09fQVdBWV9DT0RFX1JFR0lTVFJBVElPTl9USU1FT1VUEAQSHwobR09fQVdBWV9DT0RFX05PVF9SRUdJU1RFUkVEEAUSHQoZR09fQVdBWV9DT0RFX0ZMT1dfQ09OVFJPTBAGEhsKF0dPX0FXQVlfQ09ERV9TVVBFUlNFREVEEAcSIgoeR09fQVdBWV9DT0RFX0hFQVJUQkVBVF9USU1FT1VUEAgSJQohR09fQVdBWV9DT0RFX1RPT19NQU5ZX0NPTk5FQ1RJT05TEAkqQQoKQ2FuY2VsS2luZBIbChdDQU5DRUxfS0lORF9VTlNQRUNJRklFRBAAEhYKEkNBTkNFTF9LSU5EX1NUUkVBTRABYgZwcm90bzM");
+  fileDesc("ChFpb3AvcnVudGltZS5wcm90bxIDaW9wIoMGCghFbnZlbG9wZRIOCgZzdHJlYW0YASABKA0SOQoVcHJvdmlkZXJfdHVubmVsX2ZyYW1lGAIgASgLMhguaW9wLlByb3ZpZGVyVHVubmVsRnJhbWVIABIZCgRwYXJ0GAMgASgLMgkuaW9wLlBhcnRIABIqCg1zdHJlYW1fY3JlZGl0GAQgASgLMhEuaW9wLlN0cmVhbUNyZWRpdEgAEiMKCWhlYXJ0YmVhdBgFIAEoCzIOLmlvcC5IZWFydGJlYXRIABIqCg1oZWFydGJlYXRfYWNrGAYgASgLMhEuaW9wLkhlYXJ0YmVhdEFja0gAEjAKEHJlZ2lzdGVyX3JlcXVlc3QYECABKAsyFC5pb3AuUmVnaXN0ZXJSZXF1ZXN0SAASMgoRcmVnaXN0ZXJfcmVzcG9uc2UYESABKAsyFS5pb3AuUmVnaXN0ZXJSZXNwb25zZUgAEjMKEm5vZGVfcmVhZHlfcmVxdWVzdBgSIAEoCzIVLmlvcC5Ob2RlUmVhZHlSZXF1ZXN0SAASNQoTbm9kZV9yZWFkeV9yZXNwb25zZRgTIAEoCzIWLmlvcC5Ob2RlUmVhZHlSZXNwb25zZUgAEh4KB2dvX2F3YXkYFCABKAsyCy5pb3AuR29Bd2F5SAASLgoPcHJvdmlkZXJfc3RhdHVzGBUgASgLMhMuaW9wLlByb3ZpZGVyU3RhdHVzSAASOwoWY29uZmlnX3JlZnJlc2hfcmVxdWVzdBgWIAEoCzIZLmlvcC5Db25maWdSZWZyZXNoUmVxdWVzdEgAEj0KF2NvbmZpZ19yZWZyZXNoX3Jlc3BvbnNlGBcgASgLMhouaW9wLkNvbmZpZ1JlZnJlc2hSZXNwb25zZUgAEj0KF3Byb3ZpZGVyX3R1bm5lbF9yZXF1ZXN0GCAgASgLMhouaW9wLlByb3ZpZGVyVHVubmVsUmVxdWVzdEgAEiwKDmNhbmNlbF9yZXF1ZXN0GCEgASgLMhIuaW9wLkNhbmNlbFJlcXVlc3RIAEIJCgdtZXNzYWdlIrUBCg9SZWdpc3RlclJlcXVlc3QSDQoFdG9rZW4YASABKAkSEQoJbm9kZV9uYW1lGAIgASgJEhMKC2luc3RhbmNlX2lkGAMgASgJEhgKEHNvZnR3YXJlX3ZlcnNpb24YBCABKAkSGAoQcHJvdG9jb2xfdmVyc2lvbhgFIAEoDRIQCghmZWF0dXJlcxgGIAMoCRIfCgZsaW1pdHMYByABKAsyDy5pb3AuRmxvd0xpbWl0c0oECAgQCSKYAgoQUmVnaXN0ZXJSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoCBIOCgZyZWFzb24YAiABKAkSHwoEY29kZRgDIAEoDjIRLmlvcC5SZWdpc3RlckNvZGUSEQoJcmV0cnlhYmxlGAQgASgIEhYKDnJldHJ5X2FmdGVyX21zGAUgASgNEg8KB25vZGVfaWQYBiABKAkSJgoGY29uZmlnGAcgASgLMhYuaW9wLk5vZGVDb25maWdQYXlsb2FkEh8KBmxpbWl0cxgIIAEoCzIPLmlvcC5GbG93TGltaXRzEhEKCWVkZ2VfbmFtZRgJIAEoCRIpCgloZWFydGJlYXQYCiABKAsyFi5pb3AuSGVhcnRiZWF0U2V0dGluZ3MieAoKRmxvd0xpbWl0cxIbChNzdHJlYW1fd2luZG93X2J5dGVzGAEgASgNEh8KF2Nvbm5lY3Rpb25fd2luZG93X2J5dGVzGAIgASgNEhcKD21heF9mcmFtZV9ieXRlcxgDIAEoDRITCgttYXhfc3RyZWFtcxgEIAEoDSI5ChFIZWFydGJlYXRTZXR0aW5ncxITCgtpbnRlcnZhbF9tcxgBIAEoDRIPCgd3YWl0X21zGAIgASgNImEKEU5vZGVDb25maWdQYXlsb2FkEhAKCHJldmlzaW9uGAEgASgEEiYKCXByb3ZpZGVycxgCIAMoCzITLmlvcC5Qcm92aWRlckNvbmZpZxISCgpib2R5X2J5dGVzGAMgASgEIsEBCg5Qcm92aWRlckNvbmZpZxIKCgJpZBgBIAEoCRIPCgdhZGFwdGVyGAIgASgJEhAKCGVuZHBvaW50GAMgASgJEhAKCGNhcGFjaXR5GAQgASgNEiQKB3Byb2ZpbGUYBSABKAsyEy5pb3AuUnVudGltZVByb2ZpbGUSEAoIYXV0aF9lbnYYBiABKAkSHQoVZmlyc3RfYnl0ZV90aW1lb3V0X21zGAcgASgNEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoDSK7AgoOUnVudGltZVByb2ZpbGUSDAoEbmFtZRgBIAEoCRIOCgZkcml2ZXIYAiABKAkSHQoEYXV0aBgDIAEoCzIPLmlvcC5BdXRoU2NoZW1lEjcKCm9wZXJhdGlvbnMYBCADKAsyIy5pb3AuUnVudGltZVByb2ZpbGUuT3BlcmF0aW9uc0VudHJ5EhQKDGNhcGFiaWxpdGllcxgFIAMoCRI3CgpleHRlbnNpb25zGAYgAygLMiMuaW9wLlJ1bnRpbWVQcm9maWxlLkV4dGVuc2lvbnNFbnRyeRoxCg9PcGVyYXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoxCg9FeHRlbnNpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgIOgI4ASIsCgpBdXRoU2NoZW1lEg4KBmhlYWRlchgBIAEoCRIOCgZzY2hlbWUYAiABKAkiagoQTm9kZVJlYWR5UmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhcKD2NvbmZpZ19yZXZpc2lvbhgCIAEoBBImCglwcm92aWRlcnMYAyADKAsyEy5pb3AuUHJvdmlkZXJTdGF0dXNKBAgEEAUiMgoRTm9kZVJlYWR5UmVzcG9uc2USDQoFcmVhZHkYASABKAgSDgoGcmVhc29uGAIgASgJIj4KFENvbmZpZ1JlZnJlc2hSZXF1ZXN0EiYKBmNvbmZpZxgBIAEoCzIWLmlvcC5Ob2RlQ29uZmlnUGF5bG9hZCJVChVDb25maWdSZWZyZXNoUmVzcG9uc2USEAoIcmV2aXNpb24YASABKAQSKgoJcHJvdmlkZXJzGAIgAygLMhcuaW9wLlByb3ZpZGVyQWNjZXB0YW5jZSJCChJQcm92aWRlckFjY2VwdGFuY2USCgoCaWQYASABKAkSEAoIYWNjZXB0ZWQYAiABKAgSDgoGcmVhc29uGAMgASgJIn0KDlByb3ZpZGVyU3RhdHVzEgoKAmlkGAEgASgJEiMKBmhlYWx0aBgCIAEoDjITLmlvcC5Qcm92aWRlckhlYWx0aBIXCg9tYXhfY29uY3VycmVuY3kYAyABKA0SEQoJaW5fZmxpZ2h0GAQgASgNEg4KBnJlYXNvbhgFIAEoCSIdCglIZWFydGJlYXQSEAoIc2VxdWVuY2UYASABKA0iIAoMSGVhcnRiZWF0QWNrEhAKCHNlcXVlbmNlGAEgASgNIk8KBkdvQXdheRIdCgRjb2RlGAEgASgOMg8uaW9wLkdvQXdheUNvZGUSDgoGcmVhc29uGAIgASgJEhYKDnJldHJ5X2FmdGVyX21zGAMgASgNIh0KDFN0cmVhbUNyZWRpdBINCgVsaW1pdBgBIAEoBCIiCgRQYXJ0EgwKBGxhc3QYASABKAgSDAoEZGF0YRgPIAEoDCIlCgZIZWFkZXISDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSKGAgoVUHJvdmlkZXJUdW5uZWxSZXF1ZXN0EhIKCnJlcXVlc3RfaWQYASABKAkSEwoLcHJvdmlkZXJfaWQYAiABKAkSDgoGbWV0aG9kGAMgASgJEgwKBHBhdGgYBCABKAkSHAoHaGVhZGVycxgFIAMoCzILLmlvcC5IZWFkZXISDAoEYm9keRgGIAEoDBITCgtib2R5X2xlbmd0aBgHIAEoBBIdChVmaXJzdF9ieXRlX3RpbWVvdXRfbXMYCCABKA0SFwoPaWRsZV90aW1lb3V0X21zGAkgASgNEg4KBnRhcmdldBgKIAEoCRIRCglvcGVyYXRpb24YDSABKAlKBAgLEAxKBAgMEA0itQMKE1Byb3ZpZGVyVHVubmVsRnJhbWUSEAoIc2VxdWVuY2UYASABKA0SKwoEa2luZBgCIAEoDjIdLmlvcC5Qcm92aWRlclR1bm5lbEZyYW1lLktpbmQSDgoGc3RhdHVzGAMgASgNEhwKB2hlYWRlcnMYBCADKAsyCy5pb3AuSGVhZGVyEhkKBXVzYWdlGAUgASgLMgouaW9wLlVzYWdlEjgKCG1ldGFkYXRhGAYgAygLMiYuaW9wLlByb3ZpZGVyVHVubmVsRnJhbWUuTWV0YWRhdGFFbnRyeRISCgplcnJvcl9jb2RlGAcgASgJEhUKDWVycm9yX21lc3NhZ2UYCCABKAkSDAoEYm9keRgPIAEoDBovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEicgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASFwoTS0lORF9SRVNQT05TRV9TVEFSVBABEg0KCUtJTkRfQk9EWRACEgwKCEtJTkRfRU5EEAMSDgoKS0lORF9FUlJPUhAEEg4KCktJTkRfVVNBR0UQBSLgAQoFVXNhZ2USGQoMaW5wdXRfdG9rZW5zGAEgASgESACIAQESGgoNb3V0cHV0X3Rva2VucxgCIAEoBEgBiAEBEh0KEHJlYXNvbmluZ190b2tlbnMYAyABKARIAogBARIgChNjYWNoZWRfaW5wdXRfdG9rZW5zGAQgASgESAOIAQESDwoHcGFydGlhbBgFIAEoCEIPCg1faW5wdXRfdG9rZW5zQhAKDl9vdXRwdXRfdG9rZW5zQhMKEV9yZWFzb25pbmdfdG9rZW5zQhYKFF9jYWNoZWRfaW5wdXRfdG9rZW5zIkQKDUNhbmNlbFJlcXVlc3QSHQoEa2luZBgBIAEoDjIPLmlvcC5DYW5jZWxLaW5kEg4KBnJlYXNvbhgCIAEoCUoECAMQByr6AQoMUmVnaXN0ZXJDb2RlEh0KGVJFR0lTVEVSX0NPREVfVU5TUEVDSUZJRUQQABIfChtSRUdJU1RFUl9DT0RFX1VOS05PV05fVE9LRU4QARIgChxSRUdJU1RFUl9DT0RFX0RVUExJQ0FURV9OT0RFEAISHwobUkVHSVNURVJfQ09ERV9DT05GSUdfRkFJTEVEEAMSHwobUkVHSVNURVJfQ09ERV9FREdFX0RSQUlOSU5HEAQSJQohUkVHSVNURVJfQ09ERV9VTlNVUFBPUlRFRF9WRVJTSU9OEAUSHwobUkVHSVNURVJfQ09ERV9OQU1FX01JU01BVENIEAYqhAEKDlByb3ZpZGVySGVhbHRoEh8KG1BST1ZJREVSX0hFQUxUSF9VTlNQRUNJRklFRBAAEhYKElBST1ZJREVSX0hFQUxUSF9PSxABEhwKGFBST1ZJREVSX0hFQUxUSF9ERUdSQURFRBACEhsKF1BST1ZJREVSX0hFQUxUSF9PRkZMSU5FEAMq1wIKCkdvQXdheUNvZGUSHAoYR09fQVdBWV9DT0RFX1VOU1BFQ0lGSUVEEAASGQoVR09fQVdBWV9DT0RFX0RSQUlOSU5HEAESIAocR09fQVdBWV9DT0RFX0ZSQU1FX1RPT19MQVJHRRACEh8KG0dPX0FXQVlfQ09ERV9QUk9UT0NPTF9FUlJPUhADEiUKIUdPX0FXQVlfQ09ERV9SRUdJU1RSQVRJT05fVElNRU9VVBAEEh8KG0dPX0FXQVlfQ09ERV9OT1RfUkVHSVNURVJFRBAFEh0KGUdPX0FXQVlfQ09ERV9GTE9XX0NPTlRST0wQBhIbChdHT19BV0FZX0NPREVfU1VQRVJTRURFRBAHEiIKHkdPX0FXQVlfQ09ERV9IRUFSVEJFQVRfVElNRU9VVBAIEiUKIUdPX0FXQVlfQ09ERV9UT09fTUFOWV9DT05ORUNUSU9OUxAJKkEKCkNhbmNlbEtpbmQSGwoXQ0FOQ0VMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJDQU5DRUxfS0lORF9TVFJFQU0QAWIGcHJvdG8z");
 
 /**
  * One frame. Member numbers: 2-15 (one-byte tags) what is sent often, 16-31 the session,
@@ -98,12 +98,22 @@ export type Envelope = Message<"iop.Envelope"> & {
     case: "goAway";
   } | {
     /**
-     * 22, 23: ConfigRefreshRequest, ConfigRefreshResponse.
-     *
      * @generated from field: iop.ProviderStatus provider_status = 21;
      */
     value: ProviderStatus;
     case: "providerStatus";
+  } | {
+    /**
+     * @generated from field: iop.ConfigRefreshRequest config_refresh_request = 22;
+     */
+    value: ConfigRefreshRequest;
+    case: "configRefreshRequest";
+  } | {
+    /**
+     * @generated from field: iop.ConfigRefreshResponse config_refresh_response = 23;
+     */
+    value: ConfigRefreshResponse;
+    case: "configRefreshResponse";
   } | {
     /**
      * @generated from field: iop.ProviderTunnelRequest provider_tunnel_request = 32;
@@ -530,6 +540,85 @@ export const NodeReadyResponseSchema: GenMessage<NodeReadyResponse> = /*@__PURE_
   messageDesc(file_iop_runtime, 10);
 
 /**
+ * The configuration has changed: what the Node is to run from now on, all of it. Work that runs goes on
+ * to its end. Sent only to a Node that is ready, and none before the one before it is answered or overdue.
+ *
+ * @generated from message iop.ConfigRefreshRequest
+ */
+export type ConfigRefreshRequest = Message<"iop.ConfigRefreshRequest"> & {
+  /**
+   * @generated from field: iop.NodeConfigPayload config = 1;
+   */
+  config?: NodeConfigPayload | undefined;
+};
+
+/**
+ * Describes the message iop.ConfigRefreshRequest.
+ * Use `create(ConfigRefreshRequestSchema)` to create a new message.
+ */
+export const ConfigRefreshRequestSchema: GenMessage<ConfigRefreshRequest> = /*@__PURE__*/
+  messageDesc(file_iop_runtime, 11);
+
+/**
+ * The Node has done what it could, and has sent the status of what it changed.
+ *
+ * @generated from message iop.ConfigRefreshResponse
+ */
+export type ConfigRefreshResponse = Message<"iop.ConfigRefreshResponse"> & {
+  /**
+   * Of the request that this answers.
+   *
+   * @generated from field: uint64 revision = 1;
+   */
+  revision: bigint;
+
+  /**
+   * One for each provider of that configuration.
+   *
+   * @generated from field: repeated iop.ProviderAcceptance providers = 2;
+   */
+  providers: ProviderAcceptance[];
+};
+
+/**
+ * Describes the message iop.ConfigRefreshResponse.
+ * Use `create(ConfigRefreshResponseSchema)` to create a new message.
+ */
+export const ConfigRefreshResponseSchema: GenMessage<ConfigRefreshResponse> = /*@__PURE__*/
+  messageDesc(file_iop_runtime, 12);
+
+/**
+ * @generated from message iop.ProviderAcceptance
+ */
+export type ProviderAcceptance = Message<"iop.ProviderAcceptance"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Whether the provider runs with that configuration. Its health is another matter.
+   *
+   * @generated from field: bool accepted = 2;
+   */
+  accepted: boolean;
+
+  /**
+   * Why not; empty when accepted.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message iop.ProviderAcceptance.
+ * Use `create(ProviderAcceptanceSchema)` to create a new message.
+ */
+export const ProviderAcceptanceSchema: GenMessage<ProviderAcceptance> = /*@__PURE__*/
+  messageDesc(file_iop_runtime, 13);
+
+/**
  * With ready, and on every change.
  *
  * @generated from message iop.ProviderStatus
@@ -570,7 +659,7 @@ export type ProviderStatus = Message<"iop.ProviderStatus"> & {
  * Use `create(ProviderStatusSchema)` to create a new message.
  */
 export const ProviderStatusSchema: GenMessage<ProviderStatus> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 11);
+  messageDesc(file_iop_runtime, 14);
 
 /**
  * @generated from message iop.Heartbeat
@@ -587,7 +676,7 @@ export type Heartbeat = Message<"iop.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 12);
+  messageDesc(file_iop_runtime, 15);
 
 /**
  * @generated from message iop.HeartbeatAck
@@ -604,7 +693,7 @@ export type HeartbeatAck = Message<"iop.HeartbeatAck"> & {
  * Use `create(HeartbeatAckSchema)` to create a new message.
  */
 export const HeartbeatAckSchema: GenMessage<HeartbeatAck> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 13);
+  messageDesc(file_iop_runtime, 16);
 
 /**
  * The sender is about to close, or wants nothing new.
@@ -633,7 +722,7 @@ export type GoAway = Message<"iop.GoAway"> & {
  * Use `create(GoAwaySchema)` to create a new message.
  */
 export const GoAwaySchema: GenMessage<GoAway> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 14);
+  messageDesc(file_iop_runtime, 17);
 
 /**
  * The receiver's allowance, as an absolute count of bytes since the stream (or, on stream 0, the
@@ -653,7 +742,7 @@ export type StreamCredit = Message<"iop.StreamCredit"> & {
  * Use `create(StreamCreditSchema)` to create a new message.
  */
 export const StreamCreditSchema: GenMessage<StreamCredit> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 15);
+  messageDesc(file_iop_runtime, 18);
 
 /**
  * A piece of a message that does not fit a small frame, at most 16 KiB, in order.
@@ -677,7 +766,7 @@ export type Part = Message<"iop.Part"> & {
  * Use `create(PartSchema)` to create a new message.
  */
 export const PartSchema: GenMessage<Part> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 16);
+  messageDesc(file_iop_runtime, 19);
 
 /**
  * One name and value; a list of them keeps order and repeats.
@@ -701,7 +790,7 @@ export type Header = Message<"iop.Header"> & {
  * Use `create(HeaderSchema)` to create a new message.
  */
 export const HeaderSchema: GenMessage<Header> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 17);
+  messageDesc(file_iop_runtime, 20);
 
 /**
  * Opens a stream: one raw HTTP exchange with a provider.
@@ -786,7 +875,7 @@ export type ProviderTunnelRequest = Message<"iop.ProviderTunnelRequest"> & {
  * Use `create(ProviderTunnelRequestSchema)` to create a new message.
  */
 export const ProviderTunnelRequestSchema: GenMessage<ProviderTunnelRequest> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 18);
+  messageDesc(file_iop_runtime, 21);
 
 /**
  * RESPONSE_START once and first; BODY any number; then exactly one END or ERROR. USAGE is an
@@ -856,7 +945,7 @@ export type ProviderTunnelFrame = Message<"iop.ProviderTunnelFrame"> & {
  * Use `create(ProviderTunnelFrameSchema)` to create a new message.
  */
 export const ProviderTunnelFrameSchema: GenMessage<ProviderTunnelFrame> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 19);
+  messageDesc(file_iop_runtime, 22);
 
 /**
  * @generated from enum iop.ProviderTunnelFrame.Kind
@@ -902,7 +991,7 @@ export type ProviderTunnelFrame_Kind = (typeof ProviderTunnelFrame_Kind)[keyof t
  * Describes the enum iop.ProviderTunnelFrame.Kind.
  */
 export const ProviderTunnelFrame_KindSchema: GenEnum<ProviderTunnelFrame_Kind> = /*@__PURE__*/
-  enumDesc(file_iop_runtime, 19, 0);
+  enumDesc(file_iop_runtime, 22, 0);
 
 /**
  * As the provider reported it; what it did not report is absent.
@@ -943,7 +1032,7 @@ export type Usage = Message<"iop.Usage"> & {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 20);
+  messageDesc(file_iop_runtime, 23);
 
 /**
  * Stops the work of the stream that it is sent on, whatever it carries. The stream's terminal,
@@ -968,7 +1057,7 @@ export type CancelRequest = Message<"iop.CancelRequest"> & {
  * Use `create(CancelRequestSchema)` to create a new message.
  */
 export const CancelRequestSchema: GenMessage<CancelRequest> = /*@__PURE__*/
-  messageDesc(file_iop_runtime, 21);
+  messageDesc(file_iop_runtime, 24);
 
 /**
  * @generated from enum iop.RegisterCode
