@@ -64,6 +64,40 @@ describe("heartbeats", () => {
     expect(stack.edge.log()).not.toContain("heartbeat_timeout");
   }, 60_000);
 
+  test("hold through a saturated link of 1 Mbit/s with a large body under way, slower than a heartbeat may take", async () => {
+    await using stack = await startStack({ proxied: true });
+    await using resources = new AsyncDisposableStack();
+    const agent = resources.adopt(new Agent({ connections: null }), (one) => one.destroy());
+    stack.link?.rate(MBIT);
+    const body = "x".repeat(8 * 1024 * 1024);
+    const abort = new AbortController();
+    const upload = request(`${stack.http}/v1/chat/completions`, {
+      method: "POST",
+      dispatcher: agent,
+      signal: abort.signal,
+      headers: jsonHeaders(stack.apiKey),
+      body: JSON.stringify({ model: MODEL, messages: [{ role: "user", content: body }] }),
+    });
+    const ended = expect(upload).rejects.toThrow(/abort/i);
+    await stack.until(({ streams }) => streams === 1);
+    const before = stack.link?.bytes ?? 0;
+    const end = performance.now() + 9_000;
+    while (performance.now() < end) {
+      const { nodes, streams } = await stack.snapshot();
+      expect([nodes[0]?.connected, streams]).toEqual([true, 1]);
+      await new Promise<void>((resolve) => {
+        setTimeout(resolve, 100);
+      });
+    }
+    // It was saturated.
+    expect((stack.link?.bytes ?? 0) - before).toBeGreaterThan(9 * 0.9 * MBIT);
+    abort.abort();
+    await ended;
+    stack.link?.rate(undefined);
+    await stack.idle();
+    expect(stack.node.log() + stack.edge.log()).not.toMatch(/heartbeat_timeout|nothing received/);
+  }, 40_000);
+
   test("a process that was blocked for 6.5 s does not declare its peer dead", async () => {
     // A peer that beats every 2 s and never gives up.
     const beat = Buffer.from([0, 0, 0, 4, 0x2a, 0x02, 0x08, 0x01]);

@@ -10,9 +10,14 @@ export interface FaultProxy extends AsyncDisposable {
   readonly bytes: number;
   /** Passes at most this many bytes a second each way, like a link with that rate and a short queue; undefined: no limit. */
   rate(bytesPerSecond: number | undefined): void;
-  /** Keeps the sockets and passes nothing on; nobody is told. */
+  /** Passes nothing on, no end of a connection either; nobody is told. */
   freeze(): void;
-  /** Passes on again what came meanwhile. */
+  /**
+   * Lets whoever has dialled hear nothing more on the connections that are open, ends included, and the other
+   * side go on hearing it. Nobody is told; new connections are not affected.
+   */
+  deafen(): void;
+  /** Passes on again what came meanwhile, ends included. */
   thaw(): void;
   /** Cuts what passes into pieces of 1 to `bytes`; undefined: as it comes. */
   slice(bytes: number | undefined): void;
@@ -28,6 +33,8 @@ const TICK_MS = 5;
 /** Listens on a free port and connects each connection on to `target` on loopback. */
 export async function startFaultProxy(target: number): Promise<FaultProxy> {
   const pairs = new Set<Pump>();
+  /** What is to be done at the thaw. */
+  const held: Array<() => void> = [];
   let bytesPerSecond: number | undefined;
   let frozen = false;
   let pieces: number | undefined;
@@ -44,8 +51,9 @@ export async function startFaultProxy(target: number): Promise<FaultProxy> {
 
   const server = createServer({ noDelay: true }, (near) => {
     const far = connect({ host: "127.0.0.1", port: target, noDelay: true });
-    const up = new Pump(near, far, settings);
-    const down = new Pump(far, near, settings);
+    const isHeld = (): boolean => frozen || down.deaf;
+    const up = new Pump(near, far, settings, false, isHeld);
+    const down: Pump = new Pump(far, near, settings, true, isHeld);
     pairs.add(up).add(down);
     const closed = (): void => {
       near.destroy();
@@ -57,7 +65,10 @@ export async function startFaultProxy(target: number): Promise<FaultProxy> {
     };
     for (const socket of [near, far]) {
       socket.on("error", () => {});
-      socket.on("close", closed);
+      socket.on("close", () => {
+        if (isHeld()) held.push(closed);
+        else closed();
+      });
     }
   });
   await new Promise<void>((resolve) => {
@@ -81,9 +92,14 @@ export async function startFaultProxy(target: number): Promise<FaultProxy> {
     freeze() {
       frozen = true;
     },
+    deafen() {
+      for (const pump of pairs) pump.deaf = pump.isDown;
+    },
     thaw() {
       frozen = false;
+      for (const pump of pairs) pump.deaf = false;
       for (const pump of pairs) pump.push();
+      for (const end of held.splice(0)) end();
     },
     slice(limit) {
       pieces = limit;
@@ -92,6 +108,8 @@ export async function startFaultProxy(target: number): Promise<FaultProxy> {
       for (const pump of pairs) pump.reset();
     },
     async [Symbol.asyncDispose]() {
+      frozen = false;
+      for (const end of held.splice(0)) end();
       for (const pump of pairs) pump.reset();
       await new Promise<void>((resolve) => {
         server.close(() => resolve());
@@ -109,6 +127,10 @@ interface Settings {
 
 /** One direction of one connection. */
 class Pump {
+  /** Towards whoever has dialled. */
+  readonly isDown: boolean;
+  /** Passes nothing on. */
+  deaf = false;
   readonly #from: Socket;
   readonly #to: Socket;
   readonly #settings: Settings;
@@ -117,7 +139,8 @@ class Pump {
   #queued = 0;
   #allowance = 0;
 
-  constructor(from: Socket, to: Socket, settings: Settings) {
+  constructor(from: Socket, to: Socket, settings: Settings, isDown: boolean, isHeld: () => boolean) {
+    this.isDown = isDown;
     this.#from = from;
     this.#to = to;
     this.#settings = settings;
@@ -129,7 +152,7 @@ class Pump {
       this.push();
     });
     from.on("end", () => {
-      if (this.#queued === 0) to.end();
+      if (this.#queued === 0 && !isHeld()) to.end();
     });
   }
 
@@ -153,7 +176,7 @@ class Pump {
   }
 
   #pass(limit: number): number {
-    if (this.#settings.frozen() || this.#to.destroyed) return 0;
+    if (this.#settings.frozen() || this.deaf || this.#to.destroyed) return 0;
     let passed = 0;
     for (let chunk = this.#queue[0]; chunk !== undefined && passed < limit; chunk = this.#queue[0]) {
       const most = Math.min(

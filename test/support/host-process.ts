@@ -1,4 +1,5 @@
 import { execa } from "execa";
+import { EventEmitter, once } from "node:events";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -12,15 +13,23 @@ export type HostName = "edge" | "node" | "provider";
 /** A reference host as a process of its own, as its users run it. */
 export interface HostProcess extends AsyncDisposable {
   readonly pid: number;
-  /** What its ready line said. */
+  /** What its ready line said; empty before it. */
   readonly ready: Readonly<Record<string, string>>;
   /** What it wrote to stderr, its last part. */
   log(): string;
+  /** Resolves once its log contains `text` `times` times. @throws with the log where it exits first, or after `timeoutMs`. */
+  logged(text: string, times?: number, timeoutMs?: number): Promise<void>;
   signal(name: NodeJS.Signals): void;
   /** Resolves when it has exited. */
   readonly exit: Promise<{ readonly code: number | undefined; readonly signal: string | undefined }>;
   /** Asks it to stop (SIGTERM) and waits; kills it where it does not. */
   stop(): Promise<{ readonly code: number | undefined }>;
+}
+
+/** One that need not be ready, or may never be. */
+export interface StartedHost extends HostProcess {
+  /** Resolves with its ready line. Rejects with its log where it exits first or takes too long. */
+  becomesReady(): Promise<HostProcess>;
 }
 
 type Child = ReturnType<typeof spawn>;
@@ -31,7 +40,20 @@ export function startHost(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<HostProcess> {
-  return startProcess(host, [`${ROOT}/reference/${host}/bin/iop-${host}.js`, ...args], env);
+  return startProcess(host, hostCommand(host, args), env);
+}
+
+/** Starts `reference/<host>` and waits for nothing. */
+export function spawnHost(
+  host: HostName,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): StartedHost {
+  return spawnProcess(host, hostCommand(host, args), env);
+}
+
+function hostCommand(host: HostName, args: readonly string[]): string[] {
+  return [`${ROOT}/reference/${host}/bin/iop-${host}.js`, ...args];
 }
 
 /** Starts any program that prints a ready line, on this Node. */
@@ -40,19 +62,38 @@ export async function startProcess(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<HostProcess> {
+  const started = spawnProcess(program, args, env);
+  try {
+    return await started.becomesReady();
+  } catch (error) {
+    started.signal("SIGKILL");
+    await started.exit;
+    throw error;
+  }
+}
+
+function spawnProcess(
+  program: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): StartedHost {
   const child = spawn(args, env);
+  const grown = new EventEmitter();
+  grown.setMaxListeners(0);
   let log = "";
+  let ready: Readonly<Record<string, string>> = {};
   child.stderr.setEncoding("utf8");
   child.stderr.on("data", (text: string) => {
     log = (log + text).slice(-LOG_TAIL);
+    grown.emit("log");
   });
   const exit = exitOf(child);
-  const ready = await Promise.race([readyLine(child), exit.then(() => undefined)]);
-  if (ready === undefined) {
-    child.kill("SIGKILL");
-    await exit;
-    throw new Error(`${program} did not become ready:\n${log}`);
-  }
+  const gone = new AbortController();
+  void exit.then(() => gone.abort());
+  const isReady = readyLine(child).then((line) => {
+    if (line !== undefined) ready = line;
+    return line;
+  });
   const stop = async (): Promise<{ readonly code: number | undefined }> => {
     child.kill("SIGTERM");
     const timer = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
@@ -60,10 +101,24 @@ export async function startProcess(
     clearTimeout(timer);
     return { code };
   };
-  return {
+  const host: StartedHost = {
     pid: child.pid ?? 0,
-    ready,
+    get ready() {
+      return ready;
+    },
     log: () => log,
+    logged: async (text, times = 1, timeoutMs = 10_000) => {
+      const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(timeoutMs)]);
+      while (log.split(text).length <= times) {
+        if (signal.aborted) throw new Error(`${program} did not log ${times} × ${text}:\n${log}`);
+        await once(grown, "log", { signal }).catch(() => {});
+      }
+    },
+    becomesReady: async () => {
+      const line = await Promise.race([isReady, exit.then(() => undefined)]);
+      if (line === undefined) throw new Error(`${program} did not become ready:\n${log}`);
+      return host;
+    },
     signal: (name) => void child.kill(name),
     exit,
     stop,
@@ -71,6 +126,7 @@ export async function startProcess(
       await stop();
     },
   };
+  return host;
 }
 
 function spawn(args: readonly string[], env: Readonly<Record<string, string>>) {

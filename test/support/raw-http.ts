@@ -16,6 +16,8 @@ export async function rawRequest(
     readonly method?: string;
     readonly headers?: Readonly<Record<string, string>>;
     readonly body?: string | Uint8Array;
+    /** Told each piece of the body as it comes. */
+    readonly onData?: (chunk: Buffer) => void;
   } = {},
 ): Promise<RawResponse> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
@@ -30,7 +32,10 @@ export async function rawRequest(
   });
   const chunks: Buffer[] = [];
   const { promise, resolve } = Promise.withResolvers<void>();
-  response.on("data", (chunk: Buffer) => chunks.push(chunk));
+  response.on("data", (chunk: Buffer) => {
+    chunks.push(chunk);
+    options.onData?.(chunk);
+  });
   response.on("error", () => {});
   response.on("close", resolve);
   await promise;

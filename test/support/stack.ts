@@ -3,10 +3,12 @@ import { createHash, randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { z } from "zod";
 
 import { startFaultProxy, type FaultProxy } from "./fault-proxy.ts";
-import { type HostProcess, startHost } from "./host-process.ts";
+import { freePort } from "./free-port.ts";
+import { type HostProcess, type StartedHost, spawnHost } from "./host-process.ts";
 
 export interface StackOptions {
   /** Concurrent requests of the provider. Default 64. */
@@ -25,6 +27,16 @@ export interface StackOptions {
   readonly nodeOptions?: Readonly<Record<string, unknown>>;
   /** Goes into the provider's entry. */
   readonly provider?: Readonly<Record<string, unknown>>;
+  /** What is started; the rest is the test's to start. Default: both. */
+  readonly start?: "both" | "edge" | "nothing";
+}
+
+/** For a Node process that is not like the others. */
+export interface NodeProcessOptions {
+  /** Default: the node's own. */
+  readonly token?: string;
+  /** Goes into its `node:` section. */
+  readonly nodeOptions?: Readonly<Record<string, unknown>>;
 }
 
 /** The figures of the snapshot that tests look at. */
@@ -54,15 +66,32 @@ export interface Stack extends AsyncDisposable {
   readonly apiKey: string;
   /** Where Nodes dial. */
   readonly nodesPort: number;
+  /** What proves to be the node. */
+  readonly token: string;
+  /** The one that was started last. */
   readonly edge: HostProcess;
+  /** The one that was started last. */
   readonly node: HostProcess;
+  /** Starts an Edge, on the same ports every time, and waits until it listens. */
+  startEdge(): Promise<HostProcess>;
+  /** Starts another process of the node and waits for nothing. */
+  spawnNode(options?: NodeProcessOptions): Promise<StartedHost>;
+  /** Starts another process of the node and waits until it is ready. */
+  startNode(options?: NodeProcessOptions): Promise<HostProcess>;
   readonly provider: Provider;
   readonly providerUrl: string;
   readonly link: FaultProxy | undefined;
   snapshot(): Promise<Snapshot>;
+  /** Resolves with the first snapshot that fits. @throws with the last one, after `timeoutMs`. */
+  until(fits: (snapshot: Snapshot) => boolean, timeoutMs?: number): Promise<Snapshot>;
+  /** Resolves once the node is connected, or is not. @throws after `timeoutMs`. */
+  connected(is?: boolean, timeoutMs?: number): Promise<void>;
   /** Resolves once no counter, stream or provider request is left. @throws with the state, after `timeoutMs`. */
   idle(timeoutMs?: number): Promise<void>;
 }
+
+/** Between two looks at the snapshot, in milliseconds. */
+const POLL_MS = 10;
 
 /** Key in the catalog; the provider knows the model as `iop-demo`. */
 export const MODEL = "demo";
@@ -77,6 +106,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
     const more = Object.entries(options.models ?? {});
     const token = randomBytes(24).toString("base64url");
     const apiKey = randomBytes(24).toString("base64url");
+    const ports = { nodes: await freePort(), http: await freePort(), admin: await freePort() };
 
     const edgeFile = join(folder, "edge.yaml");
     await writeFile(
@@ -84,7 +114,11 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
       JSON.stringify({
         edge: {
           name: "edge-1",
-          listen: { nodes: { port: 0 }, http: { port: 0 }, admin: { port: 0 } },
+          listen: {
+            nodes: { port: ports.nodes },
+            http: { port: ports.http },
+            admin: { port: ports.admin },
+          },
           drain_timeout_sec: 2,
           ...options.edge,
         },
@@ -113,50 +147,89 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
         ),
       }),
     );
-    const edge = stack.use(await startHost("edge", ["--config", edgeFile], options.edgeEnv));
-    const http = url(edge.ready, "http");
-    const admin = url(edge.ready, "admin");
-    const nodesPort = Number(edge.ready["nodes"]?.split(":").at(-1));
+    let edge: HostProcess | undefined;
+    let node: HostProcess | undefined;
+    let nodes = 0;
+
+    const startEdge = async (): Promise<HostProcess> => {
+      const started = stack.use(spawnHost("edge", ["--config", edgeFile], options.edgeEnv));
+      edge = started;
+      return started.becomesReady();
+    };
+    const start = options.start ?? "both";
+    if (start !== "nothing") await startEdge();
+    const http = edge?.ready["http"] ?? `http://127.0.0.1:${ports.http}`;
+    const admin = edge?.ready["admin"] ?? `http://127.0.0.1:${ports.admin}`;
+    const nodesPort = Number(edge?.ready["nodes"]?.split(":").at(-1) ?? ports.nodes);
     const link = options.proxied === true ? stack.use(await startFaultProxy(nodesPort)) : undefined;
 
-    const nodeFile = join(folder, "node.yaml");
-    await writeFile(
-      nodeFile,
-      JSON.stringify({
-        node: {
-          name: "node-1",
-          edge: {
-            host: "127.0.0.1",
-            port: link?.port ?? nodesPort,
-            name: "edge-1",
-            ...options.nodeEdge,
+    const spawnNode = async (own: NodeProcessOptions = {}): Promise<StartedHost> => {
+      const file = join(folder, `node-${++nodes}.yaml`);
+      await writeFile(
+        file,
+        JSON.stringify({
+          node: {
+            name: "node-1",
+            edge: {
+              host: "127.0.0.1",
+              port: link?.port ?? nodesPort,
+              name: "edge-1",
+              ...options.nodeEdge,
+            },
+            token: { env: "IOP_TEST_TOKEN" },
+            reconnect: { max_attempts: 0, interval_sec: 0.2 },
+            drain_timeout_sec: 2,
+            ...options.nodeOptions,
+            ...own.nodeOptions,
           },
-          token: { env: "IOP_TEST_TOKEN" },
-          reconnect: { max_attempts: 0, interval_sec: 0.2 },
-          drain_timeout_sec: 2,
-          ...options.nodeOptions,
-        },
-      }),
-    );
-    const node = stack.use(await startHost("node", ["--config", nodeFile], { IOP_TEST_TOKEN: token }));
+        }),
+      );
+      const env = { IOP_TEST_TOKEN: own.token ?? token };
+      const started = stack.use(spawnHost("node", ["--config", file], env));
+      node = started;
+      return started;
+    };
+    const startNode = async (own?: NodeProcessOptions): Promise<HostProcess> =>
+      (await spawnNode(own)).becomesReady();
+    if (start === "both") await startNode();
 
     const snapshot = async (): Promise<Snapshot> => {
       const response = await fetch(`${admin}/api/snapshot`);
       return snapshotSchema.parse(await response.json());
     };
-    const owned = stack.move();
+    const until = async (fits: (snapshot: Snapshot) => boolean, timeoutMs = 5_000): Promise<Snapshot> => {
+      const deadline = performance.now() + timeoutMs;
+      for (;;) {
+        const now = await snapshot();
+        if (fits(now)) return now;
+        if (performance.now() > deadline) throw new Error(`it never fitted: ${JSON.stringify(now)}`);
+        await setTimeout(POLL_MS);
+      }
+    };
     return {
       http,
       apiKey,
       nodesPort,
-      edge,
-      node,
+      token,
+      get edge() {
+        return theStarted(edge);
+      },
+      get node() {
+        return theStarted(node);
+      },
+      startEdge,
+      spawnNode,
+      startNode,
       provider,
       providerUrl,
       link,
       snapshot,
-      idle: (timeoutMs = 5_000) => idle(snapshot, provider, timeoutMs),
-      [Symbol.asyncDispose]: () => owned.disposeAsync(),
+      until,
+      connected: async (is = true, timeoutMs = 5_000) => {
+        await until(({ nodes: [only] }) => only?.connected === is, timeoutMs);
+      },
+      idle: (timeoutMs = 5_000) => idle(until, provider, timeoutMs),
+      [Symbol.asyncDispose]: () => stack.disposeAsync(),
     };
   } catch (error) {
     await stack.disposeAsync();
@@ -164,27 +237,27 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
   }
 }
 
-async function idle(snapshot: () => Promise<Snapshot>, provider: Provider, timeoutMs: number): Promise<void> {
+async function idle(until: Stack["until"], provider: Provider, timeoutMs: number): Promise<void> {
   await provider
     .when((state) => state.active_requests === 0, AbortSignal.timeout(timeoutMs))
     .catch(() => {
       throw new Error(`the provider is still busy: ${JSON.stringify(provider.state())}`);
     });
-  const deadline = performance.now() + timeoutMs;
-  for (;;) {
-    const now = await snapshot();
-    const busy = now.nodes
-      .flatMap((node) => node.providers)
-      .map(({ in_flight: { normal, long }, quarantined }) => normal + long + quarantined);
-    if (now.streams === 0 && busy.every((count) => count === 0)) return;
-    if (performance.now() > deadline) throw new Error(`not idle: ${JSON.stringify(now)}`);
-  }
+  await until(isIdle, timeoutMs);
 }
 
-function url(ready: Readonly<Record<string, string>>, key: string): string {
-  const value = ready[key];
-  if (value === undefined) throw new Error(`the ready line has no ${key}`);
-  return value;
+function isIdle({ streams, nodes }: Snapshot): boolean {
+  return (
+    streams === 0 &&
+    nodes
+      .flatMap((node) => node.providers)
+      .every(({ in_flight: { normal, long }, quarantined }) => normal + long + quarantined === 0)
+  );
+}
+
+function theStarted(host: HostProcess | undefined): HostProcess {
+  if (host === undefined) throw new Error("it has not been started");
+  return host;
 }
 
 function sha256(text: string): string {

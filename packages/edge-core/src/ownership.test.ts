@@ -337,6 +337,38 @@ describe("two connections of a node, in every order of claim, ready and close", 
   });
 });
 
+test("a connection that vanishes at any stage leaves no timer, no stream and no claim", async () => {
+  const world = await EdgeWorld.listening();
+  const before = world.clock.pending;
+  const stages: ReadonlyArray<(node: HandDrivenNode) => unknown> = [
+    () => {},
+    (node) => {
+      node.session.send(registration());
+    },
+    (node) => node.register(),
+    (node) => node.register().then(() => void node.becomeReady().catch(() => {})),
+    (node) => node.register().then(() => node.becomeReady()),
+    (node) =>
+      node
+        .register()
+        .then(() => node.becomeReady())
+        .then(() => world.submit()),
+  ];
+  for (let round = 0; round < 60; round++) {
+    const node = await HandDrivenNode.dial(world);
+    await stages[round % stages.length]?.(node);
+    if (round % 4 < 2) world.transport.links[0]?.cut();
+    else node.session.close(GoAwayCode.UNSPECIFIED, "enough");
+    await world.clock.advance(2_000);
+    expect(world.edge.snapshot().streams).toBe(0);
+    expect(world.clock.pending).toBe(before);
+  }
+  const count = (type: string): number => world.nodeEvents.filter((event) => event.type === type).length;
+  expect(count("connected")).toBeGreaterThanOrEqual(20);
+  expect(count("disconnected")).toBe(count("connected"));
+  expect((await (await HandDrivenNode.dial(world)).register({ instanceId: "last" })).accepted).toBe(true);
+});
+
 /** Every way to merge two sequences. */
 function interleavings<T>(one: readonly T[], other: readonly T[]): T[][] {
   const [first, ...rest] = one;
