@@ -27,7 +27,11 @@ describe("Expect: 100-continue", () => {
   });
 
   it.each([
-    ["401", "content-length: 13", { apiKeys: [{ name: "a", sha256: "0".repeat(64), models: ["*"] }] }],
+    [
+      "401",
+      "content-length: 13",
+      { access: { apiKeys: [{ name: "a", sha256: "0".repeat(64), models: ["*"] }] } },
+    ],
     ["413", "content-length: 100000000000", {}],
     ["415", "content-length: 13\r\ncontent-encoding: br", {}],
     ["429", "content-length: 13", { bufferedRequestBytes: 12 }],
@@ -54,7 +58,7 @@ describe("Expect: 100-continue", () => {
 
   it("works in a server that answers it by itself", async () => {
     const edge = new FakeEdge();
-    const server = createServer(createHttpSurface({ edge, apiKeys: [] }));
+    const server = createServer(createHttpSurface({ edge, access: { apiKeys: [] } }));
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     const address = server.address();

@@ -1,13 +1,12 @@
 import type { EdgeService } from "@iop/edge-core";
-import type { ApiKey } from "./api-keys.ts";
-import type { RebindingGuardOptions } from "./rebinding-guard.ts";
+import type { AccessRules, HttpAccess } from "./http-access.ts";
 import type { RequestInfo } from "./request-info.ts";
 
-export interface HttpSurfaceOptions extends RebindingGuardOptions {
+export interface HttpSurfaceOptions {
   /** Serves the requests. */
   readonly edge: EdgeService;
-  /** Who may ask, and for which models. Empty: everybody for all, which is for loopback only. */
-  readonly apiKeys: readonly ApiKey[];
+  /** Who may use it: rules that stay, or an `HttpAccess` whose rules may be replaced. */
+  readonly access: AccessRules | HttpAccess;
   /** Largest request body in bytes, then 413. Default 32 MiB. */
   readonly bodyBytes?: number | undefined;
   /** Bytes of request bodies that wait for their provider's answer, all together, then 429. Default 512 MiB. */

@@ -2,6 +2,8 @@ export type { AdminEdge, AdminSurfaceOptions, MetricsText } from "./admin-surfac
 export { createAdminSurface } from "./admin-surface.ts";
 export type { NodeMessage, RunMessage } from "./admin-messages.ts";
 export type { ApiKey } from "./api-keys.ts";
+export type { AccessRules } from "./http-access.ts";
+export { HttpAccess } from "./http-access.ts";
 export { createHttpServer } from "./http-server.ts";
 export type { HttpSurface } from "./http-surface.ts";
 export { createHttpSurface } from "./http-surface.ts";

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
+import { HttpAccess } from "./http-access.ts";
 import { errorOf, serve } from "./testing/served.ts";
 
 const sha256 = (key: string): string => createHash("sha256").update(key).digest("hex");
@@ -20,7 +21,7 @@ describe("API keys", () => {
     ["two words", as("sk-alice x")],
     ["the hash itself", as(sha256("sk-alice"))],
   ])("refuses %s", async (_, headers) => {
-    const { ask, edge } = await serve({ apiKeys });
+    const { ask, edge } = await serve({ access: { apiKeys } });
     for (const request of [
       { headers, body: BODY },
       { headers, method: "GET", path: "/v1/models" },
@@ -36,7 +37,7 @@ describe("API keys", () => {
   });
 
   it("names the caller to the Edge and to the log, and withholds the key from the provider", async () => {
-    const { ask, edge, reported } = await serve({ apiKeys });
+    const { ask, edge, reported } = await serve({ access: { apiKeys } });
     const submitted = edge.next();
     const answer = ask({
       headers: { authorization: "bearer   sk-bob" },
@@ -52,7 +53,7 @@ describe("API keys", () => {
   });
 
   it("answers for a model that the key may not use exactly as for one that is not there", async () => {
-    const { ask } = await serve({ apiKeys });
+    const { ask } = await serve({ access: { apiKeys } });
     const forbidden = await ask({ headers: as("sk-bob"), body: BODY });
     const unknown = await ask({ headers: as("sk-alice"), body: '{"model":"gone"}' });
     expect(forbidden.status).toBe(404);
@@ -62,7 +63,7 @@ describe("API keys", () => {
   });
 
   it("lists only models that the key may use, and shows each under its id", async () => {
-    const { ask } = await serve({ apiKeys });
+    const { ask } = await serve({ access: { apiKeys } });
     const get = async (path: string, key: string): Promise<unknown> => {
       const answer = await ask({ method: "GET", path, headers: as(key) });
       return [answer.status, JSON.parse(answer.body.toString())];
@@ -87,14 +88,41 @@ describe("API keys", () => {
     [[...apiKeys, { name: "c", sha256: sha256("sk-bob"), models: [] }], /another entry/],
     [[...apiKeys, { name: "bob", sha256: sha256("c"), models: [] }], /twice/],
   ])("does not start with keys that contradict each other", async (keys, message) => {
-    await expect(serve({ apiKeys: keys })).rejects.toThrow(message);
+    await expect(serve({ access: { apiKeys: keys } })).rejects.toThrow(message);
+  });
+
+  it("may be replaced while it serves: for the next request, not for one that runs", async () => {
+    const access = new HttpAccess({ apiKeys });
+    const { ask, edge } = await serve({ access });
+    const list = async (key: string): Promise<number> =>
+      (await ask({ method: "GET", path: "/v1/models", headers: as(key) })).status;
+    const submitted = edge.next();
+    const running = ask({ body: BODY, headers: as("sk-alice"), apart: true });
+    const { tunnel } = await submitted;
+
+    const wrong = [{ name: "x", sha256: "short", models: ["*"] }];
+    expect(() => access.replace({ apiKeys: wrong })).toThrow("64 hexadecimal digits");
+    expect(await list("sk-alice")).toBe(200);
+    access.replace({
+      apiKeys: [{ name: "alice", sha256: sha256("sk-new"), models: ["*"] }],
+      allowedHosts: ["127.0.0.1"],
+    });
+    expect([await list("sk-alice"), await list("sk-new")]).toEqual([401, 200]);
+    expect((await ask({ body: BODY, headers: { ...as("sk-new"), host: "elsewhere" } })).status).toBe(403);
+
+    tunnel.start();
+    tunnel.end();
+    expect((await running).status).toBe(200);
   });
 });
 
 describe("hosts and origins", () => {
   const options = {
-    allowedHosts: ["localhost", "edge.example:8080", "::1"],
-    allowedOrigins: ["https://a.example"],
+    access: {
+      apiKeys: [],
+      allowedHosts: ["localhost", "edge.example:8080", "::1"],
+      allowedOrigins: ["https://a.example"],
+    },
   };
 
   it.each([

@@ -1,12 +1,11 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { KeyRing } from "./api-keys.ts";
 import { BufferedBytes } from "./buffered-bytes.ts";
 import { Exchange } from "./exchange.ts";
+import { HttpAccess } from "./http-access.ts";
 import { HttpSurfaceError } from "./http-surface-error.ts";
 import type { HttpSurfaceOptions } from "./http-surface-options.ts";
 import { ModelsRoute } from "./models-route.ts";
 import { joinPipeline } from "./pipeline.ts";
-import { RebindingGuard } from "./rebinding-guard.ts";
 import { serveTunnel } from "./tunnel-route.ts";
 import { internal } from "./upstream-error.ts";
 
@@ -30,8 +29,7 @@ export function createRequestHandler(options: HttpSurfaceOptions): RequestHandle
     slowConsumerMs: positive("slowConsumerMs", options.slowConsumerMs ?? 30_000),
     onRequest,
   };
-  const keys = new KeyRing(options.apiKeys);
-  const guard = new RebindingGuard(options);
+  const access = options.access instanceof HttpAccess ? options.access : new HttpAccess(options.access);
   const models = new ModelsRoute(edge);
   const tunnelSettings = { edge, limits };
 
@@ -46,10 +44,10 @@ export function createRequestHandler(options: HttpSurfaceOptions): RequestHandle
       throw new HttpSurfaceError("expectation_failed", 417, "The given Expect is not supported.", {
         closesConnection: true,
       });
-    guard.check(req);
+    access.check(req);
     const path = pathOf(req);
     const authenticate = (): void => {
-      exchange.key = keys.authenticate(req.headers.authorization);
+      exchange.key = access.authenticate(req);
     };
     if (path === "/v1/chat/completions") {
       exchange.operation = "chat_completions";

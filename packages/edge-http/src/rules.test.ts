@@ -92,6 +92,8 @@ it.each([{ bodyBytes: 0 }, { bufferedRequestBytes: -1 }, { slowConsumerMs: 1.5 }
   "options that make no sense are refused by name: %o",
   (options) => {
     const [name = ""] = Object.keys(options);
-    expect(() => createHttpSurface({ edge: new FakeEdge(), apiKeys: [], ...options })).toThrow(name);
+    expect(() => createHttpSurface({ edge: new FakeEdge(), access: { apiKeys: [] }, ...options })).toThrow(
+      name,
+    );
   },
 );

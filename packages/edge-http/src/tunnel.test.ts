@@ -70,7 +70,9 @@ describe("what the provider gets", () => {
   });
 
   it("has the caller's end-to-end headers in order, and none that is not the provider's business", async () => {
-    const { edge, raw } = await serve({ allowedOrigins: ["https://a.example"] });
+    const { edge, raw } = await serve({
+      access: { apiKeys: [], allowedOrigins: ["https://a.example"] },
+    });
     const submitted = edge.next();
     const client = raw();
     client.post(BODY, [

@@ -1,10 +1,9 @@
 import { type Edge, EdgeError, createEdge } from "@iop/edge-core";
-import { type RequestInfo, createHttpServer } from "@iop/edge-http";
+import { HttpAccess, type RequestInfo, createHttpServer } from "@iop/edge-http";
 import {
   ExitCode,
-  type HostContext,
   type Log,
-  isLoopbackHost,
+  type ReloadableContext,
   listenHttp,
   printReadyLine,
   whenAborted,
@@ -15,9 +14,13 @@ import { type HandshakeFailure, tls } from "@iop/wire/tls";
 import { createAdminServer } from "./admin-server.ts";
 import type { EdgeConfig } from "./edge-config.ts";
 import { createEdgeMetrics } from "./edge-metrics.ts";
+import { accessRules, reloadEdge } from "./edge-reload.ts";
 
 /** Runs an Edge until `signal` fires, then drains it. */
-export async function runEdge(config: EdgeConfig, { log, signal }: HostContext): Promise<ExitCode> {
+export async function runEdge(
+  config: EdgeConfig,
+  { log, signal, onReload }: ReloadableContext<EdgeConfig>,
+): Promise<ExitCode> {
   const { listen } = config;
   await using stack = new AsyncDisposableStack();
   let edge: Edge;
@@ -34,16 +37,11 @@ export async function runEdge(config: EdgeConfig, { log, signal }: HostContext):
   // A second close after the drain is harmless; this one is for a start that fails halfway.
   stack.defer(() => edge.close({ drainTimeoutMs: 0 }));
 
+  const access = new HttpAccess(accessRules(config, listen.http.host));
   const surface = createHttpServer({
     edge,
-    apiKeys: config.apiKeys,
+    access,
     bodyBytes: config.limits.bodyBytes,
-    ...(isLoopbackHost(listen.http.host)
-      ? { allowedHosts: ["localhost", "127.0.0.1", "[::1]", listen.http.host, ...listen.http.allowedHosts] }
-      : listen.http.allowedHosts.length > 0
-        ? { allowedHosts: listen.http.allowedHosts }
-        : {}),
-    allowedOrigins: listen.http.allowedOrigins,
     onRequest: (info) => {
       logRequest(info, log);
       metrics.request(info);
@@ -69,6 +67,7 @@ export async function runEdge(config: EdgeConfig, { log, signal }: HostContext):
     return admin.close();
   });
 
+  onReload((next) => reloadEdge({ config, edge, access, log }, next));
   printReadyLine({ http: http.url, nodes: nodes.address, admin: admin.url });
   log.info({ http: http.url, nodes: nodes.address, admin: admin.url }, "ready");
   await whenAborted(signal);
@@ -106,7 +105,7 @@ function logNodes(edge: Edge, log: Log): void {
       ...(code === undefined ? {} : { code }),
       ...(reason === undefined ? {} : { reason }),
     };
-    if (type === "connected") log.info(fields, "node connected");
+    if (type === "connected" || type === "reconfigured") log.info(fields, `node ${type}`);
     else log.warn(fields, `node ${type}`);
   });
 }

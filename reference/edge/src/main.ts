@@ -7,4 +7,5 @@ await runHost({
   description: "Takes requests over HTTP and has the Nodes that dialled in serve them.",
   load: (file, { checkOnly }) => loadEdgeConfig(file, { checkOnly, env: process.env }),
   run: runEdge,
+  reloadable: true,
 });

@@ -4,6 +4,7 @@ import type { LoadedConfig } from "./config-file.ts";
 import { ConfigError, formatProblems } from "./config-problem.ts";
 import { ExitCode } from "./exit-code.ts";
 import { type Log, createLog } from "./log.ts";
+import { ignoreHangup, watchReload } from "./reload.ts";
 import { watchShutdown } from "./shutdown.ts";
 
 /** What a program that serves is given. */
@@ -11,6 +12,12 @@ export interface HostContext {
   readonly log: Log;
   /** Fires when the program is to drain and end. */
   readonly signal: AbortSignal;
+}
+
+/** What a program is given that can change its configuration while it serves. */
+export interface ReloadableContext<Config> extends HostContext {
+  /** At SIGHUP `apply` is given the file as it is then, once it is found right; it throws where it cannot be had. */
+  readonly onReload: (apply: (config: Config) => void) => void;
 }
 
 /** A program that serves until it is told to stop. */
@@ -24,7 +31,9 @@ export interface HostProgram<Config> {
    */
   readonly load: (file: string, options: { readonly checkOnly: boolean }) => LoadedConfig<Config>;
   /** Serves until `signal` fires and what it then drains is done. Its result is the exit code. */
-  readonly run: (config: Config, host: HostContext) => Promise<ExitCode>;
+  readonly run: (config: Config, host: ReloadableContext<Config>) => Promise<ExitCode>;
+  /** Whether `run` takes a changed configuration; without, SIGHUP is ignored, and the log says so. */
+  readonly reloadable?: boolean;
 }
 
 /** How long after its end a program may take to let go of its last handles before that is reported, in milliseconds. */
@@ -53,9 +62,12 @@ export async function runHost<Config>(program: HostProgram<Config>): Promise<voi
     process.stdout.write(`${file}: ok\n`);
     return;
   }
-  await runProcess(program.name, (host) => {
+  await runProcess(program.name, async (host) => {
     for (const warning of loaded.warnings) host.log.warn(formatProblems(file, [warning]));
-    return program.run(loaded.config, host);
+    const load = (): LoadedConfig<Config> => program.load(file, { checkOnly: false });
+    using hangup =
+      program.reloadable === true ? watchReload({ file, load, ...host }) : ignoreHangup<Config>(host.log);
+    return await program.run(loaded.config, { ...host, onReload: hangup.onReload });
   });
 }
 

@@ -10,7 +10,7 @@ export { readAuthorityFile, readIdentityFiles } from "./certificate-files.ts";
 export type { CertificateFiles, IdentityPem } from "./certificate-files.ts";
 export { parseCommandLine } from "./command-line.ts";
 export { runHost, runProcess } from "./host-process.ts";
-export type { HostContext, HostProgram } from "./host-process.ts";
+export type { HostContext, HostProgram, ReloadableContext } from "./host-process.ts";
 export { listenHttp } from "./http-listener.ts";
 export type { HttpListener } from "./http-listener.ts";
 export { createLog } from "./log.ts";

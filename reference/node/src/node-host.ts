@@ -91,6 +91,12 @@ function listeners(
     },
     disconnected: ({ reason }) => log.warn({ reason }, "disconnected"),
     edgeDraining: ({ reason }) => log.info({ reason }, "the Edge is draining"),
+    reconfigured: ({ revision, providers }) => {
+      const refused = providers.filter(({ accepted }) => !accepted).map(({ id, reason }) => ({ id, reason }));
+      const fields = { revision, providers: providers.length };
+      if (refused.length === 0) log.info(fields, "reconfigured");
+      else log.warn({ ...fields, refused }, "reconfigured, but not all of it");
+    },
     retry: (event) => {
       counting?.retry(event);
       const { attempt, delayMs, reason } = event;

@@ -46,7 +46,7 @@ export async function serve(options: Partial<HttpSurfaceOptions> = {}): Promise<
   let wake: (() => void) | undefined;
   const server = createHttpServer({
     edge,
-    apiKeys: [],
+    access: { apiKeys: [] },
     onRequest: (info) => {
       infos.push(info);
       wake?.();
