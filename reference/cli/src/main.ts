@@ -1,8 +1,9 @@
 import { ExitCode, parseCommandLine } from "@iop/reference-host";
 import { Command } from "commander";
+import { type StatusOptions, runStatus } from "./status.ts";
 import { createToken, describeToken } from "./token.ts";
 
-const program = new Command("iop").description("Works with IOP's configuration.");
+const program = new Command("iop").description("Works with IOP: its configuration, and what runs.");
 const token = program.command("token").description("Tokens and API keys.");
 token
   .command("create")
@@ -20,6 +21,18 @@ token
     }
     process.stdout.write(describeToken(kind, name, createToken(kind)));
   });
-for (const command of [program, token, ...token.commands]) command.exitOverride();
+let running: Promise<ExitCode> | undefined;
+program
+  .command("status")
+  .description("Nodes, providers, capacity in use, waiting and running requests of an Edge.")
+  .option("--watch", "show it again whenever it changes, until Ctrl-C", false)
+  .option("--json", "print the snapshot as JSON; with --watch one line for each change", false)
+  .option("--admin <url>", "the Edge's admin address", "http://127.0.0.1:8081")
+  .option("--key-env <name>", "environment variable that holds the admin key")
+  .action((options: StatusOptions) => {
+    running = runStatus(options);
+  });
+for (const command of [program, ...program.commands, ...token.commands]) command.exitOverride();
 
 process.exitCode ??= parseCommandLine(program);
+if (running !== undefined) process.exitCode = await running;

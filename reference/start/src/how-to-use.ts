@@ -20,9 +20,10 @@ Ask one, streaming:
 
   curl -N ${edge.http}/v1/chat/completions -H 'content-type: application/json' -d ${quoted(JSON.stringify(body))}
 
-What the Edge knows of its Nodes:
+See what it does: open the status page in a browser, or watch it here.
 
-  curl ${edge.admin}/api/snapshot
+  ${edge.admin}/
+  npx iop status --watch --admin ${edge.admin}
 
 Ctrl-C stops all of it.`;
 }

@@ -66,6 +66,9 @@ describe.skipIf(process.platform === "win32")("iop-start", () => {
       const file = /--config (\S+edge\.yaml)/.exec(processes.map(({ args }) => args).join("\n"))?.[1] ?? "";
       expect(existsSync(file)).toBe(true);
 
+      const page = lines.find((line) => /^ {2}http:\S+\/$/.test(line))?.trim() ?? "";
+      expect(await (await fetch(page)).text()).toContain("<title>IOP Edge</title>");
+
       const response = await fetch(`${endpoint}/v1/chat/completions`, {
         method: "POST",
         headers: { "content-type": "application/json" },
