@@ -1,5 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import type {
+  ConfigRefreshRequest,
   GoAway,
   NodeReadyResponse,
   ProviderTunnelRequest,
@@ -9,6 +10,7 @@ import type {
   WireStream,
 } from "@iop/wire";
 import {
+  ConfigRefreshResponseSchema,
   DEFAULT_FLOW_LIMITS,
   NodeReadyRequestSchema,
   ProviderHealth,
@@ -121,6 +123,28 @@ export class HandDrivenNode {
   async report(id: string, health: ProviderHealth, maxConcurrency = 0, reason = ""): Promise<void> {
     const value = create(ProviderStatusSchema, { id, health, maxConcurrency, reason });
     this.session.send({ case: "providerStatus", value });
+    await this.#world.clock.settle();
+  }
+
+  /** The changed configurations that the Edge has sent, in order. */
+  get refreshes(): ConfigRefreshRequest[] {
+    return this.messages.flatMap((message) =>
+      message.case === "configRefreshRequest" ? [message.value] : [],
+    );
+  }
+
+  /** Answers to the configuration that came last, or to `revision`; `refused`: provider to reason. */
+  async answerRefresh(refused: Readonly<Record<string, string>> = {}, revision?: number): Promise<void> {
+    const config = this.refreshes.at(-1)?.config;
+    const value = create(ConfigRefreshResponseSchema, {
+      revision: revision === undefined ? (config?.revision ?? 0n) : BigInt(revision),
+      providers: (config?.providers ?? []).map(({ id }) => ({
+        id,
+        accepted: refused[id] === undefined,
+        reason: refused[id] ?? "",
+      })),
+    });
+    this.session.send({ case: "configRefreshResponse", value });
     await this.#world.clock.settle();
   }
 
