@@ -2,7 +2,8 @@
  * - `unknown_model`: no such key in the catalog.
  * - `unsupported_operation`: no candidate's profile offers it.
  * - `unavailable`: the model exists, none of its candidates is live.
- * - `capacity_exhausted`: every live candidate is full.
+ * - `queue_full`: no candidate has room, and as many requests wait as may.
+ * - `queue_timeout`: no candidate had room in time.
  * - `draining`: the Edge is shutting down; retry elsewhere or later.
  * - `cancelled`: withdrawn by the caller.
  * - `invalid_request`: it cannot be sent: a header that HTTP cannot carry, or too many of them.
@@ -14,7 +15,8 @@ export type EdgeErrorCode =
   | "unknown_model"
   | "unsupported_operation"
   | "unavailable"
-  | "capacity_exhausted"
+  | "queue_full"
+  | "queue_timeout"
   | "draining"
   | "cancelled"
   | "invalid_request"

@@ -32,6 +32,8 @@ export interface RunOutcomeEvent {
   readonly operation: string;
   readonly principal?: string;
   readonly dispatch: RunDispatch;
+  /** How long the request waited for a provider, in milliseconds. */
+  readonly queuedMs: number;
   /** `cancelled`: withdrawn, or its consumer stopped. */
   readonly outcome: "completed" | "error" | "cancelled";
   /** Of an `error`: the code of the tunnel's last frame. */

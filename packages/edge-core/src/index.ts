@@ -15,6 +15,7 @@ export type {
   HeaderList,
   ModelInfo,
   ProviderTunnel,
+  QueueWait,
   RunDispatch,
   TunnelFrame,
   TunnelSubmission,

@@ -123,7 +123,9 @@ export class NodeRegistry {
   /** Sends the owner nothing new from here on. */
   drain(claim: Owner): void {
     const owner = this.#current(claim);
-    if (owner !== undefined) owner.draining = true;
+    if (owner === undefined) return;
+    owner.draining = true;
+    this.#ledger.drain(owner.node, owner.generation);
   }
 
   /**
