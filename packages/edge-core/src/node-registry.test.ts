@@ -1,6 +1,5 @@
 import { create } from "@bufbuild/protobuf";
 import { ProviderHealth, ProviderStatusSchema, Session, createVirtualClock } from "@iop/wire";
-import { createVirtualClock } from "@iop/wire";
 import { memoryTransport } from "@iop/wire/memory";
 import { describe, expect, test } from "vitest";
 
