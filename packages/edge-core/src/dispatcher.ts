@@ -10,13 +10,20 @@ import type { ProviderTunnel, TunnelSubmission } from "./edge-service.ts";
 import type { EventBus } from "./event-bus.ts";
 import { invalidHeader } from "./header-check.ts";
 import type { NodeRegistry, Owner } from "./node-registry.ts";
-import type { AdmissionRequest, Grant, Pool } from "./pool.ts";
+import type { AdmissionRequest, Grant, Pool, Ticket } from "./pool.ts";
 import { StreamTunnel } from "./provider-tunnel.ts";
 import type { RelayedBytes } from "./relayed-bytes.ts";
 import type { Resource } from "./resource-ledger.ts";
 
 /** A body up to this length travels in the opening message, in bytes; most chat requests fit. */
 const INLINE_BODY_BYTES = 8 * 1024;
+
+/** How far a request has come. */
+interface Progress {
+  /** From 1. */
+  readonly attempt: number;
+  readonly startedAt: number;
+}
 
 /** Turns submissions into tunnels: waits for a provider, sends, and tries the next where nothing of it ran. */
 export class Dispatcher {
@@ -69,7 +76,7 @@ export class Dispatcher {
     const requestId = submission.requestId ?? crypto.randomUUID();
     const ticket = this.#pool.ticket();
     let refused: StreamTunnel | undefined;
-    for (;;) {
+    for (let attempt = 1; ; attempt++) {
       const request: AdmissionRequest = {
         model,
         operation,
@@ -82,12 +89,13 @@ export class Dispatcher {
       try {
         grant = await this.#pool.acquire(request, ticket);
       } catch (error) {
-        if (refused === undefined || !EdgeError.is(error) || error.code !== "unavailable") throw error;
+        if (refused === undefined || !EdgeError.is(error) || error.code !== "unavailable")
+          throw this.#afterWait(error, ticket);
         // Nobody is left to ask: what the last one said is the answer.
         refused.accept();
         return refused;
       }
-      const tunnel = this.#open(submission, requestId, grant, ticket.startedAt);
+      const tunnel = this.#open(submission, requestId, grant, { attempt, startedAt: ticket.startedAt });
       if (tunnel === undefined) continue;
       await tunnel.begin();
       if (!tunnel.retryable) {
@@ -102,6 +110,13 @@ export class Dispatcher {
   /** Candidates of a model that could be dispatched to now, full or not. */
   live(model: CatalogModel): number {
     return model.candidates.filter(({ provider }) => provider.resource.live).length;
+  }
+
+  /** Says of a request that waited how it did. */
+  #afterWait(error: unknown, { position, startedAt }: Ticket): unknown {
+    if (!EdgeError.is(error) || position === 0) return error;
+    const queue = { position, waitedMs: this.#clock.now() - startedAt };
+    return new EdgeError(error.code, error.message, { cause: error, queue });
   }
 
   #preferred({ model, principal, session }: TunnelSubmission): Resource | undefined {
@@ -120,7 +135,7 @@ export class Dispatcher {
     submission: TunnelSubmission,
     requestId: string,
     grant: Grant,
-    startedAt: number,
+    progress: Progress,
   ): StreamTunnel | undefined {
     const { candidate, lease } = grant;
     try {
@@ -128,7 +143,7 @@ export class Dispatcher {
       const owner = this.#registry.dispatchable(candidate.dispatch.nodeId);
       // A live resource has an owner; were it not so, it would be asked for again and again.
       if (owner === undefined) throw new EdgeError("internal", "a live provider without a connection");
-      return this.#send(submission, requestId, grant, owner, startedAt);
+      return this.#send(submission, requestId, grant, owner, progress);
     } catch (error) {
       const lost = WireError.is(error) && error.code !== "invalid_argument";
       if (lost) lease.refused();
@@ -145,7 +160,7 @@ export class Dispatcher {
     requestId: string,
     grant: Grant,
     owner: Owner,
-    startedAt: number,
+    { attempt, startedAt }: Progress,
   ): StreamTunnel {
     const { candidate, lease, path, position, waitedMs } = grant;
     const { provider, dispatch } = candidate;
@@ -192,6 +207,7 @@ export class Dispatcher {
           ...(principal === undefined ? {} : { principal }),
           dispatch,
           queuedMs: waitedMs,
+          attempts: attempt,
           outcome,
           ...(code === undefined ? {} : { code }),
           ...(status === undefined ? {} : { status }),

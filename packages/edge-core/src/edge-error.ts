@@ -24,14 +24,29 @@ export type EdgeErrorCode =
   | "invalid_config"
   | "internal";
 
+/** How a request waited for a provider. */
+export interface QueueWait {
+  /** Its place in the line when it began to wait, from 1; 0 where it did not wait. */
+  readonly position: number;
+  /** Until a provider was found or the wait was given up, in milliseconds; over all attempts. */
+  readonly waitedMs: number;
+}
+
 /** The one error class of the Edge; switch on `code`. Messages never hold prompts, completions or credentials. */
 export class EdgeError extends Error {
   override readonly name = "EdgeError";
   readonly code: EdgeErrorCode;
+  /** Of a request that waited. */
+  readonly queue: QueueWait | undefined;
 
-  constructor(code: EdgeErrorCode, message: string, options?: ErrorOptions) {
+  constructor(
+    code: EdgeErrorCode,
+    message: string,
+    options: ErrorOptions & { readonly queue?: QueueWait } = {},
+  ) {
     super(message, options);
     this.code = code;
+    this.queue = options.queue;
   }
 
   /** True for an EdgeError of any copy of this package. */

@@ -1,3 +1,4 @@
+import type { QueueWait } from "./edge-error.ts";
 import type { EdgeSnapshot } from "./snapshot.ts";
 
 /** HTTP headers in order, repeats kept. */
@@ -46,14 +47,6 @@ export interface ProviderTunnel extends AsyncIterable<TunnelFrame> {
   readonly queue: QueueWait;
   /** Stops the work at the provider; harmless when over. */
   cancel(reason: string): void;
-}
-
-/** How a request waited for a provider. */
-export interface QueueWait {
-  /** Its place in the line when it began to wait, from 1; 0 where it did not wait. */
-  readonly position: number;
-  /** Until a provider was found, in milliseconds; over all attempts. */
-  readonly waitedMs: number;
 }
 
 /** A request for a raw exchange with a provider of `model`. */

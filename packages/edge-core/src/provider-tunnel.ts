@@ -11,7 +11,8 @@ import type {
 } from "@iop/wire";
 import { ProviderTunnelFrame_Kind as Kind, WireError } from "@iop/wire";
 
-import type { ProviderTunnel, QueueWait, RunDispatch, TunnelFrame, Usage } from "./edge-service.ts";
+import type { QueueWait } from "./edge-error.ts";
+import type { ProviderTunnel, RunDispatch, TunnelFrame, Usage } from "./edge-service.ts";
 import type { RunOutcomeEvent } from "./event-bus.ts";
 import { invalidHeader } from "./header-check.ts";
 import type { RelayedBytes } from "./relayed-bytes.ts";
