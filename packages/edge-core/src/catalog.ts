@@ -8,7 +8,8 @@ import type { RunDispatch } from "./edge-service.ts";
 import type { NodeRecord, ProviderRecord } from "./node-record.ts";
 import type { ProtocolProfile, RuntimeProfile } from "./protocol-profile.ts";
 import { BUILT_IN_PROFILES } from "./protocol-profile.ts";
-import type { LedgerPlan, Resource } from "./resource-ledger.ts";
+import type { LedgerPlan } from "./resource-ledger.ts";
+import type { Resource } from "./resource.ts";
 
 const MAX_WEIGHT = 1_000_000;
 

@@ -13,7 +13,7 @@ import type { NodeRegistry, Owner } from "./node-registry.ts";
 import type { AdmissionRequest, Grant, Pool, Ticket } from "./pool.ts";
 import { StreamTunnel } from "./provider-tunnel.ts";
 import type { RelayedBytes } from "./relayed-bytes.ts";
-import type { Resource } from "./resource-ledger.ts";
+import type { Resource } from "./resource.ts";
 
 /** A body up to this length travels in the opening message, in bytes; most chat requests fit. */
 const INLINE_BODY_BYTES = 8 * 1024;
@@ -130,7 +130,7 @@ export class Dispatcher {
       )?.provider.resource;
   }
 
-  /** Undefined where the connection was lost before anything was sent. */
+  /** Undefined where the place or the connection was lost before anything was sent. */
   #open(
     submission: TunnelSubmission,
     requestId: string,
@@ -140,6 +140,11 @@ export class Dispatcher {
     const { candidate, lease } = grant;
     try {
       if (submission.signal?.aborted === true) throw new EdgeError("cancelled", "withdrawn by the caller");
+      if (this.#draining) throw new EdgeError("draining", "the Edge is shutting down");
+      if (!lease.held || !candidate.provider.resource.live) {
+        lease.release();
+        return undefined;
+      }
       const owner = this.#registry.dispatchable(candidate.dispatch.nodeId);
       // A live resource has an owner; were it not so, it would be asked for again and again.
       if (owner === undefined) throw new EdgeError("internal", "a live provider without a connection");

@@ -166,8 +166,9 @@ class RunningEdge implements Edge {
   reload(options: ReloadOptions): ReloadResult {
     if (this.#closing !== undefined) throw new EdgeError("draining", "the Edge is shutting down");
     const result = this.#configuration.replace(configurationSource(options));
-    for (const session of this.#sessions) session.reconfigure();
-    this.#pool.reconfigure(this.#configuration.catalog);
+    this.#pool.reconfigure(this.#configuration.catalog, () => {
+      for (const session of this.#sessions) session.reconfigure();
+    });
     return result;
   }
 

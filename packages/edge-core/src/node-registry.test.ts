@@ -6,8 +6,8 @@ import { describe, expect, test } from "vitest";
 import { EventBus } from "./event-bus.ts";
 import type { Owner } from "./node-registry.ts";
 import { NodeRegistry } from "./node-registry.ts";
-import type { Resource } from "./resource-ledger.ts";
 import { ResourceLedger } from "./resource-ledger.ts";
+import type { Resource } from "./resource.ts";
 
 const healthy = [create(ProviderStatusSchema, { id: "p", health: ProviderHealth.OK })];
 

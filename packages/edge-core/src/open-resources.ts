@@ -1,4 +1,4 @@
-import type { Resource } from "./resource-ledger.ts";
+import type { Resource } from "./resource.ts";
 
 /** Up to this many are compared for one selection; of more, as many in turn. */
 const COMPARED = 32;
@@ -33,6 +33,7 @@ export class OpenResources {
     if (count === 0) return undefined;
     const start = this.#turn % count;
     let best: Resource | undefined;
+    let bestStep = 0;
     let least = Number.POSITIVE_INFINITY;
     for (let step = 0; step < count; step++) {
       const resource = this.#list[(start + step) % count];
@@ -41,11 +42,12 @@ export class OpenResources {
       if (load < least) {
         least = load;
         best = resource;
+        bestStep = step;
       }
       // Those that were skipped for want of long capacity do not count: a free one is found if there is one.
       if (step + 1 >= COMPARED && best !== undefined) break;
     }
-    this.#turn = start + 1 + (count > COMPARED ? COMPARED - 1 : 0);
+    if (best !== undefined) this.#turn = start + (count > COMPARED ? COMPARED : bestStep + 1);
     return best;
   }
 

@@ -4,16 +4,17 @@ import type { Candidate, Catalog, CatalogModel } from "./catalog.ts";
 import { operationPath } from "./catalog.ts";
 import { EdgeError } from "./edge-error.ts";
 import { OpenResources } from "./open-resources.ts";
-import type { Lease, LedgerWatcher, Resource } from "./resource-ledger.ts";
+import type { LedgerWatcher } from "./resource-ledger.ts";
+import type { Lease, Resource } from "./resource.ts";
 import { WaitingLine, isBefore, type Waiting } from "./waiting-line.ts";
 
 /** How long requests may wait, and how many. */
 export interface QueueSettings {
   /** From submission until a provider is found, in milliseconds. */
   readonly timeoutMs: number;
-  /** Requests that wait at once, over all models. */
+  /** Requests that wait at once, over all models; beyond it only those that come back are let in. */
   readonly maxWaiting: number;
-  /** How long a request waits where no provider of its model is live, in milliseconds; 0: not at all. */
+  /** How long a request waits while no provider of its model is live, in milliseconds; 0: not at all. */
   readonly offlineGraceMs: number;
 }
 
@@ -36,7 +37,7 @@ export interface Grant {
   /** Path of the operation. */
   readonly path: string;
   readonly lease: Lease;
-  /** Requests that stood before this one when it began to wait, and itself; 0 where it did not wait. */
+  /** Requests of its priority or a higher one that waited for the same providers when it began to, and itself; 0 where it did not. */
   readonly position: number;
   /** Milliseconds. */
   readonly waitedMs: number;
@@ -48,6 +49,8 @@ export interface Ticket {
   readonly deadlineAt: number;
   readonly startedAt: number;
   position: number;
+  /** It has waited or been granted before. */
+  admitted: boolean;
 }
 
 /** One way of a model to one operation. */
@@ -68,15 +71,18 @@ interface Group {
   readonly resources: readonly Resource[];
   readonly open: OpenResources;
   readonly line: WaitingLine<Waiter>;
-  /** Input tokens from which on one of the resources calls a request long. */
-  readonly longThreshold: number;
-  live: number;
+  /** Input tokens from which on some of the resources call a request long; ascending. */
+  readonly thresholds: readonly number[];
+  /** Resources that serve, or are about to. */
+  hopes: number;
+  /** While that is 0: since when, on the pool's clock. */
+  hopelessAt: number;
   grace: Timer | undefined;
 }
 
 /** What the pool last knew of a resource, and who cares. */
 interface View {
-  live: boolean;
+  hope: boolean;
   open: boolean;
   readonly groups: Group[];
 }
@@ -84,8 +90,9 @@ interface View {
 interface Waiter extends Waiting {
   readonly request: AdmissionRequest;
   readonly ticket: Ticket;
+  readonly since: number;
   lane: Lane;
-  long: boolean;
+  demand: number;
   readonly resolve: (grant: Grant) => void;
   readonly reject: (error: EdgeError) => void;
 }
@@ -105,7 +112,7 @@ export class Pool implements LedgerWatcher {
   #lanes = new Map<CatalogModel, Map<string, Lane>>();
   #groups = new Map<string, Group>();
   #views = new Map<Resource, View>();
-  readonly #numbers = new Map<Resource, number>();
+  #numbers = new Map<Resource, number>();
   readonly #waitingOf = new Map<string, number>();
   #waiting = 0;
   #arrivals = 0;
@@ -135,11 +142,12 @@ export class Pool implements LedgerWatcher {
   ticket(): Ticket {
     const startedAt = this.#clock.now();
     const deadlineAt = startedAt + this.#settings.timeoutMs;
-    return { arrival: ++this.#arrivals, deadlineAt, startedAt, position: 0 };
+    return { arrival: ++this.#arrivals, deadlineAt, startedAt, position: 0, admitted: false };
   }
 
   /**
-   * Resolves with a place on a provider, at once or when it is this request's turn.
+   * Resolves with a place on a provider, at once or when it is this request's turn. Between the grant and the
+   * caller's turn the place may be lost again: the lease then is not `held`.
    * @throws EdgeError `unknown_model`, `unsupported_operation`, `unavailable` (no provider of it is live),
    *   `queue_full`, `queue_timeout`, `draining`, `cancelled`.
    */
@@ -150,15 +158,18 @@ export class Pool implements LedgerWatcher {
     const resource = this.#select(lane, request);
     if (resource !== undefined) return this.#grant(lane, resource, request.inputTokens, ticket);
     if (ticket.deadlineAt <= this.#clock.now()) throw this.#timedOut(ticket);
-    if (lane.group.live === 0 && this.#settings.offlineGraceMs === 0) throw unavailable(lane.model.key);
-    if (this.#waiting >= this.#settings.maxWaiting) {
+    if (lane.group.hopes === 0 && this.#settings.offlineGraceMs === 0) throw unavailable(lane.model.key);
+    if (this.#waiting >= this.#settings.maxWaiting && !ticket.admitted) {
       throw new EdgeError("queue_full", `${this.#waiting} requests wait already, the most that may`);
     }
     return this.#wait(lane, request, ticket);
   }
 
-  /** Another configuration holds: who waits now waits for what it offers, in the same order. */
-  reconfigure(catalog: Catalog): void {
+  /**
+   * Another configuration holds: who waits now waits for what it offers, in the same order. `apply` is what else
+   * follows from it: nobody is granted anything, or given up, before that is done.
+   */
+  reconfigure(catalog: Catalog, apply: () => void = () => {}): void {
     this.#catalog = catalog;
     const waiters: Waiter[] = [];
     for (const group of this.#groups.values()) {
@@ -168,12 +179,14 @@ export class Pool implements LedgerWatcher {
     this.#lanes = new Map();
     this.#groups = new Map();
     this.#views = new Map();
+    this.#numbers = new Map();
+    apply();
     waiters.sort((a, b) => a.arrival - b.arrival);
     const moved = new Set<Group>();
     for (const waiter of waiters) {
       try {
         waiter.lane = this.#lane(waiter.request.model, waiter.request.operation);
-        waiter.long = waiter.request.inputTokens >= waiter.lane.group.longThreshold;
+        waiter.demand = demandOf(waiter.request, waiter.lane.group);
         waiter.lane.group.line.add(waiter);
         moved.add(waiter.lane.group);
       } catch (error) {
@@ -190,7 +203,7 @@ export class Pool implements LedgerWatcher {
     this.#closed ??= error;
     for (const group of this.#groups.values()) {
       group.grace?.cancel();
-      for (const waiter of [...group.line.all()]) this.#end(waiter, error);
+      for (const waiter of group.line.all()) this.#end(waiter, error);
     }
   }
 
@@ -269,19 +282,20 @@ export class Pool implements LedgerWatcher {
       resources,
       open: new OpenResources(),
       line: new WaitingLine(),
-      longThreshold: Math.min(...resources.map((resource) => resource.longThreshold)),
-      live: 0,
+      thresholds: [...new Set(resources.map(({ longThreshold }) => longThreshold))].toSorted((a, b) => a - b),
+      hopes: 0,
+      hopelessAt: this.#clock.now(),
       grace: undefined,
     };
     this.#groups.set(key, group);
     for (const resource of resources) {
       let view = this.#views.get(resource);
       if (view === undefined) {
-        view = { live: resource.live, open: resource.hasRoom(0), groups: [] };
+        view = { hope: isHope(resource), open: resource.hasRoom(0), groups: [] };
         this.#views.set(resource, view);
       }
       view.groups.push(group);
-      if (view.live) group.live++;
+      if (view.hope) group.hopes++;
       if (view.open) group.open.add(resource);
     }
     return group;
@@ -296,14 +310,16 @@ export class Pool implements LedgerWatcher {
   /** Brings what is known of a resource up to date. */
   #see(resource: Resource, view: View): void {
     const open = resource.hasRoom(0);
-    const { live } = resource;
-    if (open === view.open && live === view.live) return;
+    const hope = isHope(resource);
+    if (open === view.open && hope === view.hope) return;
     for (const group of view.groups) {
       if (open !== view.open) group.open.set(resource, open);
-      if (live !== view.live) group.live += live ? 1 : -1;
+      if (hope === view.hope) continue;
+      group.hopes += hope ? 1 : -1;
+      if (group.hopes === 0) group.hopelessAt = this.#clock.now();
     }
     view.open = open;
-    view.live = live;
+    view.hope = hope;
   }
 
   #select({ group, offers }: Lane, { inputTokens, preferred }: AdmissionRequest): Resource | undefined {
@@ -318,18 +334,20 @@ export class Pool implements LedgerWatcher {
     if (offer === undefined || lease === undefined || view === undefined)
       throw new EdgeError("internal", "a place was granted that is none");
     this.#see(resource, view);
+    ticket.admitted = true;
     return { ...offer, lease, position: ticket.position, waitedMs: this.#clock.now() - ticket.startedAt };
   }
 
   async #wait(lane: Lane, request: AdmissionRequest, ticket: Ticket): Promise<Grant> {
     const { promise, resolve, reject } = Promise.withResolvers<Grant>();
-    const { priority, inputTokens, signal } = request;
+    const { priority, signal } = request;
     const waiter: Waiter = {
       priority,
-      long: inputTokens >= lane.group.longThreshold,
+      demand: demandOf(request, lane.group),
       arrival: ticket.arrival,
       request,
       ticket,
+      since: this.#clock.now(),
       lane,
       resolve,
       reject,
@@ -337,14 +355,16 @@ export class Pool implements LedgerWatcher {
     lane.group.line.add(waiter);
     this.#waiting++;
     this.#waitingOf.set(request.model, this.waitingFor(request.model) + 1);
-    ticket.position ||= lane.group.line.size;
+    ticket.position ||= lane.group.line.upTo(priority);
+    ticket.admitted = true;
     const timer = this.#clock.setTimer(
       () => this.#end(waiter, this.#timedOut(ticket)),
       ticket.deadlineAt - this.#clock.now(),
     );
     const aborted = (): void => this.#end(waiter, withdrawn());
     signal?.addEventListener("abort", aborted);
-    this.#reconsider(lane.group);
+    // One that comes now is not the first to be given up.
+    if (lane.group.hopes === 0 && lane.group.grace === undefined) this.#reconsider(lane.group);
     try {
       return await promise;
     } finally {
@@ -353,21 +373,22 @@ export class Pool implements LedgerWatcher {
     }
   }
 
-  /** The waiters of a group without a live provider are ended, now or after the grace. */
+  /** The waiters of a group without hope are ended, each when it has waited so for the grace. */
   #reconsider(group: Group): void {
-    if (group.live > 0 || group.line.size === 0) {
-      group.grace?.cancel();
-      group.grace = undefined;
-      return;
-    }
-    const { offlineGraceMs } = this.#settings;
-    if (offlineGraceMs === 0) this.#endAll(group);
-    else group.grace ??= this.#clock.setTimer(() => this.#endAll(group), offlineGraceMs);
-  }
-
-  #endAll(group: Group): void {
+    group.grace?.cancel();
     group.grace = undefined;
-    for (const waiter of [...group.line.all()]) this.#end(waiter, unavailable(waiter.request.model));
+    if (group.hopes > 0) return;
+    const now = this.#clock.now();
+    let next = Number.POSITIVE_INFINITY;
+    for (const waiter of group.line.all()) {
+      const endsAt = Math.max(group.hopelessAt, waiter.since) + this.#settings.offlineGraceMs;
+      if (endsAt <= now) this.#end(waiter, unavailable(waiter.request.model));
+      else next = Math.min(next, endsAt);
+    }
+    if (group.line.size > 0)
+      group.grace = this.#clock.setTimer(() => {
+        this.#reconsider(group);
+      }, next - now);
   }
 
   #end(waiter: Waiter, error: EdgeError): void {
@@ -387,6 +408,16 @@ export class Pool implements LedgerWatcher {
     if (left === 0) this.#waitingOf.delete(request.model);
     else this.#waitingOf.set(request.model, left);
   }
+}
+
+function demandOf({ inputTokens }: AdmissionRequest, { thresholds }: Group): number {
+  let demand = 0;
+  for (const threshold of thresholds) if (inputTokens >= threshold) demand++;
+  return demand;
+}
+
+function isHope({ live, awaited }: Resource): boolean {
+  return live || awaited;
 }
 
 function unavailable(model: string): EdgeError {

@@ -16,7 +16,7 @@ import type { ProviderTunnel, RunDispatch, TunnelFrame, Usage } from "./edge-ser
 import type { RunOutcomeEvent } from "./event-bus.ts";
 import { invalidHeader } from "./header-check.ts";
 import type { RelayedBytes } from "./relayed-bytes.ts";
-import type { Lease } from "./resource-ledger.ts";
+import type { Lease } from "./resource.ts";
 
 type TunnelResult = IteratorResult<TunnelFrame, undefined>;
 type Outcome = Pick<RunOutcomeEvent, "outcome" | "code">;
@@ -105,7 +105,8 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
 
   /** Whether nothing of the work ran, so that it may be sent elsewhere. */
   get retryable(): boolean {
-    return this.#refused;
+    // The terminal may have come right behind a start that nobody had taken yet.
+    return this.#refused && this.#first?.value?.kind === "error";
   }
 
   /** The tunnel goes to its consumer: its outcome counts. */

@@ -5,8 +5,8 @@ import { ProviderHealth, ProviderStatusSchema } from "@iop/wire";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 
-import type { Lease, Resource, ResourceOptions } from "./resource-ledger.ts";
 import { ResourceLedger } from "./resource-ledger.ts";
+import type { Lease, Resource, ResourceOptions } from "./resource.ts";
 
 function status(
   maxConcurrency: number,

@@ -4,12 +4,13 @@ export interface Waiting {
   readonly priority: number;
   /** Order of arrival; lower goes first within a priority. Kept by one who comes back. */
   readonly arrival: number;
-  /** Has a long input: may have to wait where others do not. */
-  readonly long: boolean;
+  /** How demanding, from 0; small. Of two that demand the same, a provider can take both or neither. */
+  readonly demand: number;
 }
 
 interface Place<T extends Waiting> {
   readonly waiting: T;
+  readonly level: Level<T>;
   readonly list: List<T>;
   before: Place<T> | undefined;
   after: Place<T> | undefined;
@@ -20,13 +21,23 @@ class List<T extends Waiting> {
   first: Place<T> | undefined;
   last: Place<T> | undefined;
 
-  insert(waiting: T): Place<T> {
-    // Nearly always the newest; one who comes back is nearly always the oldest.
+  insert(waiting: T, level: Level<T>): Place<T> {
+    // Nearly always the newest; one who comes back is among the oldest: looked for from both ends.
     let before = this.last;
-    if (this.first !== undefined && waiting.arrival < this.first.waiting.arrival) before = undefined;
-    else while (before !== undefined && before.waiting.arrival > waiting.arrival) before = before.before;
-    const after = before === undefined ? this.first : before.after;
-    const place: Place<T> = { waiting, list: this, before, after };
+    let after = this.first;
+    for (;;) {
+      if (before === undefined || before.waiting.arrival < waiting.arrival) {
+        after = before === undefined ? this.first : before.after;
+        break;
+      }
+      if (after === undefined || after.waiting.arrival > waiting.arrival) {
+        before = after === undefined ? this.last : after.before;
+        break;
+      }
+      before = before.before;
+      after = after.after;
+    }
+    const place: Place<T> = { waiting, level, list: this, before, after };
     if (before === undefined) this.first = place;
     else before.after = place;
     if (after === undefined) this.last = place;
@@ -44,17 +55,18 @@ class List<T extends Waiting> {
 
 interface Level<T extends Waiting> {
   readonly priority: number;
-  readonly normal: List<T>;
-  readonly long: List<T>;
+  count: number;
+  /** By demand. */
+  readonly lists: List<T>[];
 }
 
 /**
- * Who waits for the same providers: by priority, then by arrival. Long requests stand in a list of their own
- * beside the normal ones, so that one that must wait for long capacity holds up long ones only. All costs are
- * independent of how many wait; only the number of priorities counts.
+ * Who waits for the same providers: by priority, then by arrival. Those who demand more stand in lists of their
+ * own, so that one that must wait for long capacity holds up its like only. All costs are independent of how many
+ * wait; only the number of priorities and of demands counts.
  */
 export class WaitingLine<T extends Waiting> {
-  /** Highest priority first; few. */
+  /** Highest priority first; few, none of them empty. */
   readonly #levels: Level<T>[] = [];
   readonly #places = new Map<T, Place<T>>();
 
@@ -62,10 +74,24 @@ export class WaitingLine<T extends Waiting> {
     return this.#places.size;
   }
 
+  /** How many there are of `priority` or a higher one. */
+  upTo(priority: number): number {
+    let count = 0;
+    for (const level of this.#levels) {
+      if (level.priority < priority) break;
+      count += level.count;
+    }
+    return count;
+  }
+
   /** Puts `waiting` where its priority and arrival belong. */
   add(waiting: T): void {
     const level = this.#level(waiting.priority);
-    this.#places.set(waiting, (waiting.long ? level.long : level.normal).insert(waiting));
+    while (level.lists.length <= waiting.demand) level.lists.push(new List());
+    const list = level.lists[waiting.demand];
+    if (list === undefined) throw new RangeError(`demand ${waiting.demand} is not an integer from 0`);
+    this.#places.set(waiting, list.insert(waiting, level));
+    level.count++;
   }
 
   /** Takes `waiting` out; false where it does not wait here. */
@@ -74,18 +100,20 @@ export class WaitingLine<T extends Waiting> {
     if (place === undefined) return false;
     this.#places.delete(waiting);
     place.list.remove(place);
+    place.level.count--;
+    if (place.level.count === 0) this.#levels.splice(this.#levels.indexOf(place.level), 1);
     return true;
   }
 
-  /** The first that `fits` among the heads of the lists, in the order in which they are to be served. */
+  /** Who is to be served first of those that `fits`; whom it does not fit, it fits nobody who demands the same. */
   next(fits: (waiting: T) => boolean): T | undefined {
-    for (const { normal, long } of this.#levels) {
-      const one = normal.first?.waiting;
-      const other = long.first?.waiting;
-      const [first, second] =
-        one !== undefined && other !== undefined && other.arrival < one.arrival ? [other, one] : [one, other];
-      if (first !== undefined && fits(first)) return first;
-      if (second !== undefined && fits(second)) return second;
+    for (const { lists } of this.#levels) {
+      let next: T | undefined;
+      for (const { first } of lists) {
+        if (first === undefined || (next !== undefined && next.arrival < first.waiting.arrival)) continue;
+        if (fits(first.waiting)) next = first.waiting;
+      }
+      if (next !== undefined) return next;
     }
     return undefined;
   }
@@ -102,7 +130,7 @@ export class WaitingLine<T extends Waiting> {
       if (level === undefined || level.priority < priority) break;
       if (level.priority === priority) return level;
     }
-    const level: Level<T> = { priority, normal: new List(), long: new List() };
+    const level: Level<T> = { priority, count: 0, lists: [] };
     this.#levels.splice(at, 0, level);
     return level;
   }
