@@ -86,7 +86,7 @@ export class ProviderResource implements Resource {
   readonly provider: string;
   configuredCapacity = 0;
   configuredLong = 0;
-  longThreshold = Number.POSITIVE_INFINITY;
+  longThreshold: number = Number.POSITIVE_INFINITY;
   generation: number | undefined;
   configured = false;
   #enabled = false;
