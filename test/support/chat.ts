@@ -6,18 +6,19 @@ export type ChatEnd =
   /** The connection ended before there was a response. */
   { readonly kind: "no response"; readonly code: string } | ({ readonly kind: "response" } & RawResponse);
 
-/** One streamed chat completion of `stack`, on a connection of its own; `behaviour` is the provider's. Never rejects. */
+/** One streamed chat completion of `model`, on a connection of its own; `behaviour` is the provider's. Never rejects. */
 export async function chat(
   stack: Pick<Stack, "http" | "apiKey">,
   behaviour: Readonly<Record<string, unknown>> = {},
   onData: (chunk: Buffer) => void = () => {},
+  model: string = MODEL,
 ): Promise<ChatEnd> {
   try {
     const response = await rawRequest(`${stack.http}/v1/chat/completions`, {
       onData,
       headers: jsonHeaders(stack.apiKey),
       body: JSON.stringify({
-        model: MODEL,
+        model,
         stream: true,
         messages: [{ role: "user", content: "how are you?" }],
         iop_test: behaviour,
@@ -63,4 +64,9 @@ export function header(end: ChatEnd, name: string): string | undefined {
   if (end.kind === "no response") return undefined;
   const at = end.rawHeaders.findIndex((text, index) => index % 2 === 0 && text.toLowerCase() === name);
   return at < 0 ? undefined : end.rawHeaders[at + 1];
+}
+
+/** Lets a provider count anew: totals from 0, the maximum from what is active now. */
+export async function forget(providerUrl: string): Promise<void> {
+  await fetch(`${providerUrl}/_test/reset`, { method: "POST" });
 }

@@ -27,8 +27,28 @@ export interface StackOptions {
   readonly nodeOptions?: Readonly<Record<string, unknown>>;
   /** Goes into the provider's entry. */
   readonly provider?: Readonly<Record<string, unknown>>;
+  /** Changes the Edge's file before it is written. */
+  readonly adapt?: (file: EdgeFile) => EdgeFile;
   /** What is started; the rest is the test's to start. Default: both. */
   readonly start?: "both" | "edge" | "nothing";
+}
+
+/** edge.yaml, as far as tests change it. */
+export interface EdgeFile {
+  readonly edge: Readonly<Record<string, unknown>>;
+  readonly api_keys: ReadonlyArray<Readonly<Record<string, unknown>>>;
+  readonly nodes: ReadonlyArray<{
+    readonly name: string;
+    readonly token: { readonly sha256: string };
+    readonly providers: ReadonlyArray<Readonly<Record<string, unknown>>>;
+  }>;
+  readonly models: Readonly<Record<string, { readonly candidates: readonly CandidateEntry[] }>>;
+}
+
+export interface CandidateEntry {
+  readonly node: string;
+  readonly provider: string;
+  readonly target: string;
 }
 
 /** For a Node process that is not like the others. */
@@ -48,13 +68,16 @@ const snapshotSchema = z.object({
       round_trip_ms: z.number().optional(),
       providers: z.array(
         z.object({
+          id: z.string(),
           status: z.string(),
+          saturated: z.boolean().optional(),
           in_flight: z.object({ normal: z.number(), long: z.number() }),
           quarantined: z.number(),
         }),
       ),
     }),
   ),
+  models: z.array(z.object({ key: z.string(), waiting: z.number(), live: z.number() })),
   streams: z.number(),
 });
 export type Snapshot = z.infer<typeof snapshotSchema>;
@@ -62,6 +85,8 @@ export type Snapshot = z.infer<typeof snapshotSchema>;
 /** An Edge and a Node as processes of their own, and a provider in this one. */
 export interface Stack extends AsyncDisposable {
   readonly http: string;
+  /** Of the Edge. */
+  readonly admin: string;
   /** A caller's key. */
   readonly apiKey: string;
   /** Where Nodes dial. */
@@ -86,7 +111,9 @@ export interface Stack extends AsyncDisposable {
   until(fits: (snapshot: Snapshot) => boolean, timeoutMs?: number): Promise<Snapshot>;
   /** Resolves once the node is connected, or is not. @throws after `timeoutMs`. */
   connected(is?: boolean, timeoutMs?: number): Promise<void>;
-  /** Resolves once no counter, stream or provider request is left. @throws with the state, after `timeoutMs`. */
+  /** Resolves once exactly that many requests wait. @throws after 5 s. */
+  waiting(count: number): Promise<void>;
+  /** Resolves once no counter, waiter, stream or provider request is left. @throws with the state, after `timeoutMs`. */
   idle(timeoutMs?: number): Promise<void>;
 }
 
@@ -109,44 +136,42 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
     const ports = { nodes: await freePort(), http: await freePort(), admin: await freePort() };
 
     const edgeFile = join(folder, "edge.yaml");
-    await writeFile(
-      edgeFile,
-      JSON.stringify({
-        edge: {
-          name: "edge-1",
-          listen: {
-            nodes: { port: ports.nodes },
-            http: { port: ports.http },
-            admin: { port: ports.admin },
-          },
-          drain_timeout_sec: 2,
-          ...options.edge,
+    const file: EdgeFile = {
+      edge: {
+        name: "edge-1",
+        listen: {
+          nodes: { port: ports.nodes },
+          http: { port: ports.http },
+          admin: { port: ports.admin },
         },
-        api_keys: [{ name: "tester", sha256: sha256(apiKey) }],
-        nodes: [
-          {
-            name: "node-1",
-            token: { sha256: sha256(token) },
-            providers: [
-              ...more.map(([id, endpoint]) => ({ id, adapter: "openai-compat", endpoint })),
-              {
-                id: "p1",
-                adapter: "openai-compat",
-                endpoint: providerUrl,
-                capacity: options.capacity ?? 64,
-                ...options.provider,
-              },
-            ],
-          },
-        ],
-        models: Object.fromEntries(
-          [[MODEL, "p1"], ...more.map(([id]) => [id, id])].map(([key, id]) => [
-            key,
-            { candidates: [{ node: "node-1", provider: id, target: "iop-demo" }] },
-          ]),
-        ),
-      }),
-    );
+        drain_timeout_sec: 2,
+        ...options.edge,
+      },
+      api_keys: [{ name: "tester", sha256: sha256(apiKey) }],
+      nodes: [
+        {
+          name: "node-1",
+          token: { sha256: sha256(token) },
+          providers: [
+            ...more.map(([id, endpoint]) => ({ id, adapter: "openai-compat", endpoint })),
+            {
+              id: "p1",
+              adapter: "openai-compat",
+              endpoint: providerUrl,
+              capacity: options.capacity ?? 64,
+              ...options.provider,
+            },
+          ],
+        },
+      ],
+      models: Object.fromEntries(
+        [[MODEL, "p1"] as const, ...more.map(([id]) => [id, id] as const)].map(([key, id]) => [
+          key,
+          { candidates: [{ node: "node-1", provider: id, target: "iop-demo" }] },
+        ]),
+      ),
+    };
+    await writeFile(edgeFile, JSON.stringify(options.adapt?.(file) ?? file));
     let edge: HostProcess | undefined;
     let node: HostProcess | undefined;
     let nodes = 0;
@@ -164,9 +189,9 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
     const link = options.proxied === true ? stack.use(await startFaultProxy(nodesPort)) : undefined;
 
     const spawnNode = async (own: NodeProcessOptions = {}): Promise<StartedHost> => {
-      const file = join(folder, `node-${++nodes}.yaml`);
+      const nodeFile = join(folder, `node-${++nodes}.yaml`);
       await writeFile(
-        file,
+        nodeFile,
         JSON.stringify({
           node: {
             name: "node-1",
@@ -185,7 +210,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
         }),
       );
       const env = { IOP_TEST_TOKEN: own.token ?? token };
-      const started = stack.use(spawnHost("node", ["--config", file], env));
+      const started = stack.use(spawnHost("node", ["--config", nodeFile], env));
       node = started;
       return started;
     };
@@ -208,6 +233,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
     };
     return {
       http,
+      admin,
       apiKey,
       nodesPort,
       token,
@@ -228,6 +254,9 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
       connected: async (is = true, timeoutMs = 5_000) => {
         await until(({ nodes: [only] }) => only?.connected === is, timeoutMs);
       },
+      waiting: async (count) => {
+        await until((now) => waitingIn(now) === count);
+      },
       idle: (timeoutMs = 5_000) => idle(until, provider, timeoutMs),
       [Symbol.asyncDispose]: () => stack.disposeAsync(),
     };
@@ -246,13 +275,19 @@ async function idle(until: Stack["until"], provider: Provider, timeoutMs: number
   await until(isIdle, timeoutMs);
 }
 
-function isIdle({ streams, nodes }: Snapshot): boolean {
+function isIdle(snapshot: Snapshot): boolean {
+  const { streams, nodes } = snapshot;
   return (
     streams === 0 &&
+    waitingIn(snapshot) === 0 &&
     nodes
       .flatMap((node) => node.providers)
       .every(({ in_flight: { normal, long }, quarantined }) => normal + long + quarantined === 0)
   );
+}
+
+function waitingIn({ models }: Snapshot): number {
+  return models.reduce((sum, { waiting }) => sum + waiting, 0);
 }
 
 function theStarted(host: HostProcess | undefined): HostProcess {
@@ -260,6 +295,7 @@ function theStarted(host: HostProcess | undefined): HostProcess {
   return host;
 }
 
-function sha256(text: string): string {
+/** As the Edge keeps secrets. */
+export function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }

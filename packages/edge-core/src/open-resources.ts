@@ -3,20 +3,28 @@ import type { Resource } from "./resource.ts";
 /** Up to this many are compared for one selection; of more, as many in turn. */
 const COMPARED = 32;
 
+interface Place {
+  readonly resource: Resource;
+  before: Place | undefined;
+  after: Place | undefined;
+}
+
 /** The resources of a group that have room: added and removed at the same cost however many there are. */
 export class OpenResources {
-  readonly #list: Resource[] = [];
-  readonly #places = new Map<Resource, number>();
-  #turn = 0;
+  readonly #places = new Map<Resource, Place>();
+  /** That was chosen, or became open, the longest time ago. */
+  #first: Place | undefined;
+  #last: Place | undefined;
 
   get size(): number {
-    return this.#list.length;
+    return this.#places.size;
   }
 
   add(resource: Resource): void {
     if (this.#places.has(resource)) return;
-    this.#places.set(resource, this.#list.length);
-    this.#list.push(resource);
+    const place: Place = { resource, before: undefined, after: undefined };
+    this.#places.set(resource, place);
+    this.#append(place);
   }
 
   set(resource: Resource, open: boolean): void {
@@ -26,38 +34,65 @@ export class OpenResources {
 
   /**
    * The resource with the least relative load, (in flight + 1) / (capacity * weight), that has room; among
-   * equals one after the other. Exact for up to 32; of more it is the best of 32, which move on with each call.
+   * equals the one that was not chosen for the longest time. Exact for up to 32; of more it is the best of 32,
+   * which move on with each call.
    */
   leastLoaded(inputTokens: number, weightOf: (resource: Resource) => number): Resource | undefined {
-    const count = this.#list.length;
-    if (count === 0) return undefined;
-    const start = this.#turn % count;
-    let best: Resource | undefined;
-    let bestStep = 0;
+    let best: Place | undefined;
     let least = Number.POSITIVE_INFINITY;
-    for (let step = 0; step < count; step++) {
-      const resource = this.#list[(start + step) % count];
-      if (resource === undefined || !resource.hasRoom(inputTokens)) continue;
-      const load = (resource.inFlight + 1) / (resource.effectiveCapacity * weightOf(resource));
-      if (load < least) {
-        least = load;
-        best = resource;
-        bestStep = step;
+    let compared = 0;
+    let place = this.#first;
+    for (; place !== undefined; place = place.after) {
+      const { resource } = place;
+      compared++;
+      if (resource.hasRoom(inputTokens)) {
+        const load = (resource.inFlight + 1) / (resource.effectiveCapacity * weightOf(resource));
+        if (load < least) {
+          least = load;
+          best = place;
+        }
       }
-      // Those that were skipped for want of long capacity do not count: a free one is found if there is one.
-      if (step + 1 >= COMPARED && best !== undefined) break;
+      // Those that have no long place do not count: a free one is found if there is one.
+      if (compared >= COMPARED && best !== undefined) break;
     }
-    if (best !== undefined) this.#turn = start + (count > COMPARED ? COMPARED : bestStep + 1);
-    return best;
+    if (best === undefined) return undefined;
+    if (place !== undefined) this.#moveBack(place);
+    this.#unlink(best);
+    this.#append(best);
+    return best.resource;
   }
 
   #remove(resource: Resource): void {
     const place = this.#places.get(resource);
     if (place === undefined) return;
     this.#places.delete(resource);
-    const last = this.#list.pop();
-    if (last === undefined || last === resource) return;
-    this.#list[place] = last;
-    this.#places.set(last, place);
+    this.#unlink(place);
+  }
+
+  #append(place: Place): void {
+    place.before = this.#last;
+    place.after = undefined;
+    if (this.#last === undefined) this.#first = place;
+    else this.#last.after = place;
+    this.#last = place;
+  }
+
+  #unlink(place: Place): void {
+    if (place.before === undefined) this.#first = place.after;
+    else place.before.after = place.after;
+    if (place.after === undefined) this.#last = place.before;
+    else place.after.before = place.before;
+  }
+
+  /** Puts all up to and with `place` behind the others. */
+  #moveBack(place: Place): void {
+    const { after } = place;
+    if (after === undefined || this.#first === undefined || this.#last === undefined) return;
+    this.#last.after = this.#first;
+    this.#first.before = this.#last;
+    this.#first = after;
+    after.before = undefined;
+    this.#last = place;
+    place.after = undefined;
   }
 }

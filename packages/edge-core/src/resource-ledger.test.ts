@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import type { ProviderStatus } from "@iop/wire";
+import type { ProviderStatus, VirtualClock } from "@iop/wire";
 import { createVirtualClock } from "@iop/wire";
 import { ProviderHealth, ProviderStatusSchema } from "@iop/wire";
 import * as fc from "fast-check";
@@ -35,6 +35,29 @@ function granted(resource: Resource): Lease {
   const lease = resource.acquire(0);
   if (lease === undefined) throw new Error("no lease");
   return lease;
+}
+
+function withLong(capacity: number, long: number): { ledger: ResourceLedger; resource: Resource } {
+  const ledger = new ResourceLedger(createVirtualClock());
+  const options = { capacity, long: { capacity: long, thresholdTokens: 100 }, enabled: true };
+  const resource = configured(ledger, options);
+  ledger.activate("n", 1, [status(0)]);
+  return { ledger, resource };
+}
+
+function watched(capacity = 2): {
+  clock: VirtualClock;
+  ledger: ResourceLedger;
+  resource: Resource;
+  room: boolean[];
+} {
+  const clock = createVirtualClock();
+  const ledger = new ResourceLedger(clock);
+  const room: boolean[] = [];
+  ledger.watch({ room: (resource) => void room.push(resource.hasRoom(0)), changed: () => {} });
+  const resource = configured(ledger, { capacity, enabled: true });
+  ledger.activate("n", 1, [status(0)]);
+  return { clock, ledger, resource, room };
 }
 
 describe("a resource", () => {
@@ -132,6 +155,160 @@ describe("a resource", () => {
       generation: 2,
       effectiveCapacity: 2,
     });
+  });
+});
+
+describe("long capacity", () => {
+  test("bounds long requests among all, from the threshold on", () => {
+    const { resource } = withLong(3, 1);
+    const long = resource.acquire(100);
+    expect(resource).toMatchObject({ inFlight: 1, inFlightLong: 1, effectiveLong: 1 });
+    expect([resource.acquire(100), resource.hasRoom(1_000), resource.hasRoom(99)]).toEqual([
+      undefined,
+      false,
+      true,
+    ]);
+    resource.acquire(99);
+    resource.acquire(0);
+    expect(resource).toMatchObject({ inFlight: 3, inFlightLong: 1 });
+    expect(resource.hasRoom(0)).toBe(false);
+    long?.release();
+    long?.release();
+    expect(resource).toMatchObject({ inFlight: 2, inFlightLong: 0 });
+    expect(resource.hasRoom(100)).toBe(true);
+  });
+
+  test("is no more than there is capacity, and none where all is taken by normal ones", () => {
+    const { ledger, resource } = withLong(4, 3);
+    ledger.report("n", 1, status(2));
+    expect(resource).toMatchObject({ effectiveCapacity: 2, effectiveLong: 2 });
+    resource.acquire(0);
+    resource.acquire(0);
+    expect(resource.hasRoom(100)).toBe(false);
+    ledger.report("n", 1, status(0, ProviderHealth.OFFLINE));
+    expect(resource.effectiveLong).toBe(0);
+  });
+
+  test("a quarantined long request keeps its long place, a normal one does not take one", () => {
+    const { resource } = withLong(4, 1);
+    const [long, normal] = [resource.acquire(100), resource.acquire(0)];
+    long?.quarantine();
+    expect(resource).toMatchObject({ inFlightLong: 0, effectiveLong: 0, effectiveCapacity: 3 });
+    expect([resource.hasRoom(100), resource.hasRoom(0)]).toEqual([false, true]);
+    normal?.quarantine();
+    long?.release();
+    expect(resource).toMatchObject({ effectiveLong: 1, effectiveCapacity: 3 });
+    expect(resource.hasRoom(100)).toBe(true);
+    const refused = resource.acquire(100);
+    refused?.refused();
+    expect(resource.inFlightLong).toBe(0);
+  });
+
+  test("without it every request may be long", () => {
+    const { resource } = online(1);
+    expect([resource.effectiveLong, resource.hasRoom(1e12)]).toEqual([0, true]);
+  });
+});
+
+describe("what a Node refuses", () => {
+  test("makes it full for 100 ms, doubled with each refusal that follows, up to 5 s", async () => {
+    const { clock, resource, room } = watched();
+    for (const pause of [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]) {
+      const lease = granted(resource);
+      lease.refused();
+      lease.refused();
+      expect([lease.held, resource.inFlight, resource.saturated]).toEqual([false, 0, true]);
+      expect(resource.acquire(0)).toBeUndefined();
+      await clock.advance(pause - 1);
+      expect(resource.saturated).toBe(true);
+      await clock.advance(1);
+      expect(resource.saturated).toBe(false);
+    }
+    expect(room).toEqual(Array.from({ length: 8 }, () => [false, true]).flat());
+  });
+
+  test("makes it full only until work of its own ends; then the pause begins anew", async () => {
+    const { clock, resource, room } = watched();
+    const runs = granted(resource);
+    granted(resource).refused();
+    await clock.advance(100);
+    granted(resource).refused();
+    runs.release();
+    expect([resource.saturated, room.at(-1), clock.pending]).toEqual([false, true, 0]);
+    granted(resource).refused();
+    await clock.advance(100);
+    expect(resource.saturated).toBe(false);
+  });
+
+  test("is forgotten with the connection", () => {
+    const { clock, ledger, resource } = watched();
+    const [late, lease] = [granted(resource), granted(resource)];
+    lease.refused();
+    ledger.fence("n", 1);
+    ledger.activate("n", 2, [status(0)]);
+    late.refused();
+    expect([resource.saturated, resource.hasRoom(0), clock.pending]).toEqual([false, true, 0]);
+  });
+
+  test("a quarantined place is not refused", () => {
+    const { resource } = watched();
+    const lease = granted(resource);
+    lease.quarantine();
+    lease.refused();
+    expect(resource).toMatchObject({ quarantined: 1, saturated: false });
+    expect(lease.held).toBe(true);
+  });
+});
+
+describe("what keeps new work away", () => {
+  test("draining, until the next generation; what runs goes on", () => {
+    const { ledger, resource } = online(2);
+    const runs = granted(resource);
+    ledger.drain("n", 0);
+    expect(resource.live).toBe(true);
+    ledger.drain("n", 1);
+    expect(resource).toMatchObject({ live: false, awaited: false, effectiveCapacity: 0, inFlight: 1 });
+    runs.release();
+    expect(resource.acquire(0)).toBeUndefined();
+    ledger.activate("n", 2, [status(0)]);
+    expect(resource.hasRoom(0)).toBe(true);
+  });
+
+  test("a hold, which may be one that ends soon", () => {
+    const { ledger, resource } = online(1);
+    ledger.hold("n", 1, "p", { reason: "changes", pending: true });
+    expect(resource).toMatchObject({ live: false, awaited: true, reason: "changes" });
+    ledger.report("n", 1, status(0, ProviderHealth.OFFLINE));
+    expect(resource.awaited).toBe(false);
+    ledger.report("n", 1, status(0));
+    ledger.hold("n", 1, "p", { reason: "no", pending: false });
+    expect(resource).toMatchObject({ live: false, awaited: false });
+    ledger.accept("n", 1, "p");
+    expect(resource).toMatchObject({ live: true, reason: undefined });
+  });
+
+  test("a fence: all of the node's are offline before anybody is told", () => {
+    const ledger = new ResourceLedger(createVirtualClock());
+    const plan = ledger.plan();
+    const all = ["a", "b", "c"].map((id) => plan.add("n", id, { capacity: 1, enabled: true }));
+    plan.commit();
+    ledger.activate(
+      "n",
+      1,
+      ["a", "b", "c"].map((id) => create(ProviderStatusSchema, { id, health: ProviderHealth.OK })),
+    );
+    for (const resource of all) resource.acquire(0);
+    const seen: unknown[] = [];
+    ledger.watch({
+      room: () => void seen.push("room"),
+      changed: (resources) =>
+        void seen.push(
+          [...resources].length,
+          all.map(({ live, inFlight }) => [live, inFlight]),
+        ),
+    });
+    ledger.fence("n", 1);
+    expect(seen).toEqual([3, all.map(() => [false, 0])]);
   });
 });
 
