@@ -226,6 +226,18 @@ describe("a provider", () => {
     await world.submit();
   });
 
+  test("that comes back before its Node has heard that it was gone is as it was", async () => {
+    const world = await EdgeWorld.listening(config([provider("p1"), provider("p2")]));
+    const node = await HandDrivenNode.ready(world, {}, { p1: 0, p2: 0 });
+    await reload(world, config([provider("p1"), provider("p2", { capacity: 5 })]));
+    await reload(world, config([provider("p2", { capacity: 5 })], []));
+    await reload(world, config([provider("p1"), provider("p2", { capacity: 5 })]));
+    expect(world.provider().status).toBe("available");
+    await node.answerRefresh();
+    expect(capacities(node)).toEqual(["2 p1=2 p2=5"]);
+    await world.submit();
+  });
+
   test("that is switched off and on keeps its work", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);

@@ -50,7 +50,7 @@ export interface ResourceOptions {
 export interface LedgerPlan {
   /** The resource of this provider: the one that the ledger has, with its work, else a new one, offline. */
   add(node: string, provider: string, options: ResourceOptions): Resource;
-  /** Makes it hold, in this turn: what was not added gets no new work from here on and goes once its work is over. */
+  /** Makes it hold, in this turn: what was not added gets no new work from here on. */
   commit(): void;
 }
 
@@ -82,7 +82,7 @@ export class ResourceLedger {
     held: ReadonlyMap<string, string> = new Map(),
   ): void {
     const ofNode = this.#nodes.get(node);
-    for (const resource of ofNode?.values() ?? []) resource.activate(generation);
+    for (const resource of ofNode?.values() ?? []) if (resource.configured) resource.activate(generation);
     for (const [provider, reason] of held) ofNode?.get(provider)?.hold(generation, reason);
     for (const status of statuses) this.report(node, generation, status);
   }
@@ -90,6 +90,13 @@ export class ResourceLedger {
   /** Keeps new work from a provider until `accept`, also from one that has only now been configured; running work goes on. */
   hold(node: string, generation: number, provider: string, reason: string): void {
     this.#nodes.get(node)?.get(provider)?.hold(generation, reason);
+  }
+
+  /** Forgets what is neither configured nor one of `running`, which the Node runs, and has no work. */
+  forget(node: string, running: ReadonlySet<string>): void {
+    for (const [provider, resource] of this.#nodes.get(node) ?? [])
+      if (!resource.configured && !resource.busy && !running.has(provider))
+        this.#nodes.get(node)?.delete(provider);
   }
 
   /** Ends a `hold`. */
@@ -105,17 +112,22 @@ export class ResourceLedger {
   /** Returns every lease of `generation` on `node` and takes its resources offline. Idempotent. */
   fence(node: string, generation: number): void {
     for (const resource of this.#nodes.get(node)?.values() ?? []) resource.fence(generation);
+    this.#forgetOffline(node);
+  }
+
+  // One whose node is connected may be configured again before the Node has heard that it was not: its work and
+  // its health then count on.
+  #forgetOffline(node: string): void {
+    const ofNode = this.#nodes.get(node);
+    for (const [provider, resource] of ofNode ?? [])
+      if (!resource.configured && resource.generation === undefined) ofNode?.delete(provider);
+    if (ofNode?.size === 0) this.#nodes.delete(node);
   }
 
   #commit(planned: ReadonlyMap<ProviderResource, ResourceOptions>): void {
     for (const [node, resources] of this.#nodes) {
-      for (const [provider, resource] of resources) {
-        if (planned.has(resource)) continue;
-        resource.remove();
-        // One that still has work is found again if its name comes back before that is over.
-        if (!resource.busy) resources.delete(provider);
-      }
-      if (resources.size === 0) this.#nodes.delete(node);
+      for (const resource of resources.values()) if (!planned.has(resource)) resource.remove();
+      this.#forgetOffline(node);
     }
     for (const [resource, options] of planned) {
       resource.configure(options);
