@@ -50,7 +50,7 @@ async function applied(stack: Stack, revision: number): Promise<void> {
   await stack.until(({ nodes }) => nodes.every((node) => node.config_revision === revision));
 }
 
-function node(file: EdgeFile): EdgeFile["nodes"][number] {
+function nodeOf(file: EdgeFile): EdgeFile["nodes"][number] {
   const [first] = file.nodes;
   if (first === undefined) throw new Error("no node");
   return first;
@@ -82,7 +82,7 @@ describe("SIGHUP to an Edge", () => {
     const { ends } = await startStreams(stack, 3);
 
     await reload(stack, (file) => {
-      node(file).providers = [{ id: "p2", adapter: "openai-compat", endpoint: otherUrl }];
+      nodeOf(file).providers = [{ id: "p2", adapter: "openai-compat", endpoint: otherUrl }];
       file.models = { second: { candidates: [{ node: "node-1", provider: "p2", target: "iop-demo" }] } };
     });
     await applied(stack, 2);
@@ -104,7 +104,7 @@ describe("SIGHUP to an Edge", () => {
     await using stack = await startStack({ capacity: 3 });
     const { ends } = await startStreams(stack, 3);
     await reload(stack, (file) => {
-      for (const each of node(file).providers) each.capacity = 1;
+      for (const each of nodeOf(file).providers) each.capacity = 1;
     });
     await applied(stack, 2);
     expect((await stack.snapshot()).nodes[0]?.providers).toMatchObject([
@@ -120,7 +120,7 @@ describe("SIGHUP to an Edge", () => {
     expect(await alone).toEqual(["200 whole"]);
 
     await reload(stack, (file) => {
-      for (const each of node(file).providers) each.capacity = 2;
+      for (const each of nodeOf(file).providers) each.capacity = 2;
     });
     await applied(stack, 3);
     const { ends: both } = await startStreams(stack, 2);
@@ -198,7 +198,7 @@ describe("SIGHUP to an Edge", () => {
   test("with a provider that its Node may not use: it is unavailable and says why, the rest serves", async () => {
     await using stack = await startStack();
     await reload(stack, (file) => {
-      node(file).providers.push({ id: "far", adapter: "openai-compat", endpoint: "http://10.0.0.1:8000" });
+      nodeOf(file).providers.push({ id: "far", adapter: "openai-compat", endpoint: "http://10.0.0.1:8000" });
       file.models["far"] = { candidates: [{ node: "node-1", provider: "far", target: "iop-demo" }] };
     });
     await stack.edge.logged("config_refused");
