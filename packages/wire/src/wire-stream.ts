@@ -188,6 +188,8 @@ export class MuxStream implements WireStream {
   cancelledByPeer(reason: string): void {
     if (this.#failure !== undefined) return;
     this.#fail(new WireError("cancelled", reason));
+    // What held a terminal up is gone, and with it what would have brought its turn.
+    if (this.#outbound.pending) this.#host.ready(this);
   }
 
   /** The connection is gone. */
