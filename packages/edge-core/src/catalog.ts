@@ -8,7 +8,10 @@ import type { RunDispatch } from "./edge-service.ts";
 import type { NodeRecord, ProviderRecord } from "./node-record.ts";
 import type { ProtocolProfile, RuntimeProfile } from "./protocol-profile.ts";
 import { BUILT_IN_PROFILES } from "./protocol-profile.ts";
-import type { LedgerPlan, Resource } from "./resource-ledger.ts";
+import type { LedgerPlan } from "./resource-ledger.ts";
+import type { Resource } from "./resource.ts";
+
+const MAX_WEIGHT = 1_000_000;
 
 /** Milliseconds and counts travel as uint32. */
 const MAX_UINT32 = 0xffff_ffff;
@@ -29,6 +32,8 @@ export interface CatalogNode {
 /** One way to serve a model, resolved. */
 export interface Candidate {
   readonly provider: CatalogProvider;
+  /** Share of requests beside the others of its model; 1 unless configured. */
+  readonly weight: number;
   /** What a dispatch to it is attributed to; the configured identity (spec F12, rule 17). */
   readonly dispatch: RunDispatch;
 }
@@ -123,6 +128,10 @@ export class Catalog {
       if (provider.id === "") throw invalid(`nodes.${record.name}.providers`, "a provider has no id");
       if (providers.has(provider.id)) throw invalid(key, "is configured twice");
       checkNumber(`${key}.capacity`, provider.capacity, 1);
+      if (provider.long !== undefined) {
+        checkNumber(`${key}.long.capacity`, provider.long.capacity, 0);
+        checkNumber(`${key}.long.thresholdTokens`, provider.long.thresholdTokens, 1);
+      }
       checkNumber(`${key}.firstByteTimeoutMs`, provider.firstByteTimeoutMs, 0);
       checkNumber(`${key}.idleTimeoutMs`, provider.idleTimeoutMs, 0);
       providers.set(provider.id, {
@@ -150,16 +159,19 @@ export class Catalog {
     if (candidates.length === 0) throw invalid(`models.${key}.candidates`, "is empty");
     return {
       key,
-      candidates: candidates.map(({ node, provider, target }, index) => {
+      candidates: candidates.map(({ node, provider, target, weight = 1 }, index) => {
         const path = `models.${key}.candidates[${index}]`;
         const ofNode = this.#nodes.get(node);
         if (ofNode === undefined) throw invalid(`${path}.node`, `no node is named ${JSON.stringify(node)}`);
         const found = ofNode.providers.find(({ record }) => record.id === provider);
         if (found === undefined)
           throw invalid(`${path}.provider`, `node ${node} has no provider ${JSON.stringify(provider)}`);
+        if (!(weight > 0 && weight <= MAX_WEIGHT))
+          throw invalid(`${path}.weight`, `${weight} is not a number over 0 and up to ${MAX_WEIGHT}`);
         const { usageAttribution } = found.record;
         return {
           provider: found,
+          weight,
           dispatch: Object.freeze({ nodeId: node, providerId: provider, target, usageAttribution }),
         };
       }),

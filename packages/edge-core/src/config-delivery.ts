@@ -11,13 +11,17 @@ import { ConfigRefreshRequestSchema, ProviderConfigSchema } from "@iop/wire";
 
 import type { NodeRegistry, Owner } from "./node-registry.ts";
 import type { ResourceLedger } from "./resource-ledger.ts";
+import type { Hold } from "./resource.ts";
 
 /** How long a Node may take to apply a changed configuration, in milliseconds: an adapter's start has 15 s of it, a health check 7 s. */
 const REFRESH_MS = 30_000;
 /** Longest reason of a Node that is kept, in characters. */
 const MAX_REASON = 256;
-const WAITING = "the Node has not accepted its changed configuration yet";
-const OVERDUE = `the Node has not answered to its changed configuration within ${REFRESH_MS} ms`;
+const WAITING: Hold = { reason: "the Node has not accepted its changed configuration yet", pending: true };
+const OVERDUE: Hold = {
+  reason: `the Node has not answered to its changed configuration within ${REFRESH_MS} ms`,
+  pending: false,
+};
 
 /**
  * What one Node has been told to run, what it answered, and what it is to be told next. At most one
@@ -61,7 +65,7 @@ export class ConfigDelivery {
   }
 
   /** The Node is about to become ready. Answers which providers are not to get work, and why. */
-  ready(): ReadonlyMap<string, string> {
+  ready(): ReadonlyMap<string, Hold> {
     this.#state = "ready";
     this.#registry.configured(this.#owner, Number(this.#answered.revision));
     return this.#unaccepted();
@@ -138,7 +142,8 @@ export class ConfigDelivery {
     this.#overdue = true;
     this.#fence();
     const { node, draining } = this.#owner;
-    if (!draining) this.#registry.emit({ node, type: "config_refused", code: "no_answer", reason: OVERDUE });
+    if (!draining)
+      this.#registry.emit({ node, type: "config_refused", code: "no_answer", reason: OVERDUE.reason });
     this.#push(false);
   }
 
@@ -147,14 +152,14 @@ export class ConfigDelivery {
     const { node, generation } = this.#owner;
     const unaccepted = this.#unaccepted();
     for (const { id } of this.#wanted.providers) {
-      const reason = unaccepted.get(id);
-      if (reason === undefined) this.#ledger.accept(node, generation, id);
-      else this.#ledger.hold(node, generation, id, reason);
+      const hold = unaccepted.get(id);
+      if (hold === undefined) this.#ledger.accept(node, generation, id);
+      else this.#ledger.hold(node, generation, id, hold);
     }
   }
 
-  #unaccepted(): Map<string, string> {
-    const unaccepted = new Map<string, string>();
+  #unaccepted(): Map<string, Hold> {
+    const unaccepted = new Map<string, Hold>();
     const answered = byId(this.#answered);
     const sent = this.#sent && byId(this.#sent);
     for (const provider of this.#wanted.providers) {
@@ -165,7 +170,7 @@ export class ConfigDelivery {
         unaccepted.set(id, this.#overdue ? OVERDUE : WAITING);
       else {
         const reason = this.#refused.get(id);
-        if (reason !== undefined) unaccepted.set(id, reason);
+        if (reason !== undefined) unaccepted.set(id, { reason, pending: false });
       }
     }
     return unaccepted;

@@ -8,7 +8,7 @@ import {
 } from "@iop/wire";
 import { describe, expect, test } from "vitest";
 
-import { EdgeWorld, allFrames, brief, nodeRecord, provider } from "../test/edge-world.ts";
+import { EdgeWorld, brief, nodeRecord, provider } from "../test/edge-world.ts";
 import { HandDrivenNode, sendBody, sendEnd, sendError, sendStart } from "../test/hand-driven-node.ts";
 
 async function connected(
@@ -21,7 +21,7 @@ async function connected(
 describe("what the Node is sent", () => {
   test("a small body in the request, joined", async () => {
     const { world, node } = await connected();
-    await world.submit({
+    await world.begin({
       headers: [
         ["accept", "a"],
         ["accept", "b"],
@@ -47,7 +47,7 @@ describe("what the Node is sent", () => {
   test.each([8 * 1024, 8 * 1024 + 1, 300_000])("a body of %i bytes arrives whole", async (length) => {
     const { world, node } = await connected();
     const body = Buffer.alloc(length, "abcdefg");
-    await world.submit({ buildBody: () => [body.subarray(0, 1_000), body.subarray(1_000)] });
+    await world.begin({ buildBody: () => [body.subarray(0, 1_000), body.subarray(1_000)] });
     const { stream, request } = node.last;
     expect(request.body.length).toBe(length <= 8 * 1024 ? length : 0);
     const received = await world.settled(
@@ -58,7 +58,7 @@ describe("what the Node is sent", () => {
 
   test("a request without a body, by another method", async () => {
     const { world, node } = await connected();
-    await world.submit({ operation: "models", method: "GET", buildBody: () => [] });
+    await world.begin({ operation: "models", method: "GET", buildBody: () => [] });
     expect(node.last.request).toMatchObject({ method: "GET", path: "/v1/models", bodyLength: 0n });
   });
 });
@@ -66,14 +66,8 @@ describe("what the Node is sent", () => {
 describe("what comes back", () => {
   test("status, headers, bytes, usage and end, in order; then the outcome", async () => {
     const { world, node } = await connected();
-    const tunnel = await world.submit({ principal: "alice" });
-    expect(tunnel.dispatch).toEqual({
-      nodeId: "n1",
-      providerId: "p1",
-      target: "served",
-      usageAttribution: "provider",
-    });
-    const frames = allFrames(tunnel);
+    const work = await world.begin({ principal: "alice" });
+    const frames = work.frames();
     await world.clock.advance(40);
     sendStart(node.last, 201, [
       ["x-a", "1"],
@@ -92,6 +86,14 @@ describe("what comes back", () => {
     await world.clock.advance(10);
     sendEnd(node.last);
     const all = await world.settled(frames);
+    const tunnel = await work.tunnel;
+    expect(tunnel.dispatch).toEqual({
+      nodeId: "n1",
+      providerId: "p1",
+      target: "served",
+      usageAttribution: "provider",
+    });
+    expect(tunnel.queue).toEqual({ position: 0, waitedMs: 0 });
     expect(brief(all)).toEqual(["start 201", "body hello ", "body world", "usage", "end"]);
     expect(all[0]).toMatchObject({
       headers: [
@@ -108,6 +110,8 @@ describe("what comes back", () => {
         operation: "chat_completions",
         principal: "alice",
         dispatch: tunnel.dispatch,
+        queuedMs: 0,
+        attempts: 1,
         outcome: "completed",
         status: 201,
         usage,
@@ -118,12 +122,12 @@ describe("what comes back", () => {
     ]);
     expect(world.provider().in_flight.normal).toBe(0);
     expect(world.edge.snapshot().streams).toBe(0);
-    expect(await allFrames(tunnel)).toEqual([]);
+    expect(await work.frames()).toEqual([]);
   });
 
   test("the place is free when the provider is done, however slowly the answer is read", async () => {
     const { world, node } = await connected();
-    const tunnel = await world.submit();
+    const work = await world.begin();
     sendStart(node.last);
     sendBody(node.last, "x");
     sendEnd(node.last);
@@ -131,7 +135,7 @@ describe("what comes back", () => {
     expect(world.provider().in_flight.normal).toBe(0);
     expect(world.runEvents).toEqual([]);
     await world.clock.advance(1_000);
-    expect(brief(await allFrames(tunnel))).toEqual(["start 200", "body x", "end"]);
+    expect(brief(await work.frames())).toEqual(["start 200", "body x", "end"]);
     expect(world.runEvents.map(({ outcome, durationMs }) => [outcome, durationMs])).toEqual([
       ["completed", 0],
     ]);
@@ -139,17 +143,17 @@ describe("what comes back", () => {
 
   test("an error of the Node's, before and after the start", async () => {
     const { world, node } = await connected();
-    const early = await world.submit();
-    sendError(node.last, "provider_unreachable", "connect ECONNREFUSED");
-    expect(await world.settled(allFrames(early))).toEqual([
-      { kind: "error", code: "provider_unreachable", message: "connect ECONNREFUSED" },
+    const early = await world.begin();
+    sendError(node.last, "first_byte_timeout", "nothing for 1000 ms");
+    expect(await world.settled(early.frames())).toEqual([
+      { kind: "error", code: "first_byte_timeout", message: "nothing for 1000 ms" },
     ]);
-    const late = await world.submit();
+    const late = await world.begin();
     sendStart(node.last);
     sendError(node.last, "");
-    expect(brief(await world.settled(allFrames(late)))).toEqual(["start 200", "error provider_error"]);
+    expect(brief(await world.settled(late.frames()))).toEqual(["start 200", "error provider_error"]);
     expect(world.runEvents.map(({ outcome, code }) => `${outcome} ${code}`)).toEqual([
-      "error provider_unreachable",
+      "error first_byte_timeout",
       "error provider_error",
     ]);
     expect(world.provider().in_flight.normal).toBe(0);
@@ -174,8 +178,8 @@ describe("what comes back", () => {
     ["an impossible status", (node: HandDrivenNode) => sendStart(node.last, 0), true],
   ])("%s ends that tunnel only", async (_what, misbehave, stillRuns) => {
     const { world, node } = await connected();
-    const tunnel = await world.submit();
-    const frames = allFrames(tunnel);
+    const work = await world.begin();
+    const frames = work.frames();
     misbehave(node);
     await world.clock.settle();
     const ends = (await frames).filter(({ kind }) => kind === "end" || kind === "error");
@@ -188,22 +192,22 @@ describe("what comes back", () => {
     expect(world.runEvents.map(({ outcome, code }) => `${outcome} ${code}`)).toEqual([
       "error protocol_error",
     ]);
-    const other = await world.submit();
+    const other = await world.begin();
     sendStart(node.last);
     sendEnd(node.last);
-    expect(brief(await world.settled(allFrames(other)))).toEqual(["start 200", "end"]);
+    expect(brief(await world.settled(other.frames()))).toEqual(["start 200", "end"]);
   });
 
   test("a lost connection is exactly one error, after what had been read", async () => {
     const { world, node } = await connected();
-    const tunnel = await world.submit();
-    const frames = allFrames(tunnel);
+    const work = await world.begin();
+    const frames = work.frames();
     sendStart(node.last);
     sendBody(node.last, "x");
     await world.clock.settle();
     world.transport.links[0]?.cut();
     expect(brief(await world.settled(frames))).toEqual(["start 200", "body x", "error node_disconnected"]);
-    expect(await allFrames(tunnel)).toEqual([]);
+    expect(await work.frames()).toEqual([]);
     expect(world.runEvents.map(({ outcome, code }) => `${outcome} ${code}`)).toEqual([
       "error node_disconnected",
     ]);
@@ -227,17 +231,28 @@ describe("who is chosen", () => {
     },
   ];
 
-  test("the first live candidate with room; the dispatch says who", async () => {
+  test("the least loaded live candidate with room; the dispatch says who", async () => {
     const world = await EdgeWorld.listening({ nodes, models });
-    await HandDrivenNode.ready(world);
+    const first = await HandDrivenNode.ready(world);
     const second = await HandDrivenNode.dial(world);
     await second.register({ token: "token-2", nodeName: "n2" });
     await second.becomeReady({ p2: 0 }, { nodeId: "n2" });
     const served: string[] = [];
-    for (let count = 0; count < 4; count++) served.push((await world.submit()).dispatch.target);
-    expect(served).toEqual(["one", "one", "two", "two"]);
-    expect(second.last.request.target).toBe("two");
-    await expect(world.submit()).rejects.toMatchObject({ code: "capacity_exhausted" });
+    for (let count = 0; count < 4; count++) {
+      const work = await world.begin();
+      for (const { opened } of [first, second]) for (const tunnel of opened) sendStart(tunnel);
+      served.push((await world.settled(work.tunnel)).dispatch.target);
+    }
+    expect(served).toEqual(["one", "two", "one", "two"]);
+    expect(second.opened.map(({ request }) => request.target)).toEqual(["two", "two"]);
+    // Both are full: the next waits, and gets the place that becomes free.
+    const waiting = await world.begin();
+    expect([first.opened.length, second.opened.length, waiting.state]).toEqual([2, 2, "pending"]);
+    sendEnd(first.last);
+    await world.clock.settle();
+    sendStart(first.last);
+    expect((await world.settled(waiting.tunnel)).queue).toEqual({ position: 1, waitedMs: 0 });
+    expect(first.opened).toHaveLength(3);
   });
 
   test("a node that is gone is passed over", async () => {
@@ -245,7 +260,9 @@ describe("who is chosen", () => {
     const second = await HandDrivenNode.dial(world);
     await second.register({ token: "token-2", nodeName: "n2" });
     await second.becomeReady({ p2: 0 }, { nodeId: "n2" });
-    expect((await world.submit()).dispatch).toEqual({
+    const work = await world.begin();
+    sendStart(second.last);
+    expect((await world.settled(work.tunnel)).dispatch).toEqual({
       nodeId: "n2",
       providerId: "p2",
       target: "two",
@@ -259,13 +276,19 @@ describe("who is chosen", () => {
       models: ["a", "b"].map((key) => ({ key, candidates: [{ node: "n1", provider: "p1", target: key }] })),
     });
     const node = await HandDrivenNode.ready(world);
-    const tunnel = await world.submit({ model: "a" });
-    await expect(world.submit({ model: "b" })).rejects.toMatchObject({ code: "capacity_exhausted" });
+    const work = await world.begin({ model: "a" });
+    const other = await world.begin({ model: "b" });
+    expect([node.opened.length, other.state]).toEqual([1, "pending"]);
+    expect(world.edge.snapshot().models).toMatchObject([{ waiting: 0 }, { waiting: 1 }]);
     sendStart(node.last);
     sendEnd(node.last);
-    await world.settled(allFrames(tunnel));
-    await world.submit({ model: "b" });
+    await world.settled(work.frames());
+    expect(node.opened).toHaveLength(2);
     expect(world.provider().in_flight).toEqual({ normal: 1, long: 0 });
+    sendStart(node.last);
+    sendEnd(node.last);
+    expect(brief(await world.settled(other.frames()))).toEqual(["start 200", "end"]);
+    expect(world.provider().in_flight).toEqual({ normal: 0, long: 0 });
   });
 });
 
@@ -298,12 +321,22 @@ describe("what is refused", () => {
     expect(node.opened).toEqual([]);
   });
 
-  test("nobody connected, and everybody busy", async () => {
-    const world = await EdgeWorld.listening();
+  test("nobody connected, and everybody busy for too long or for too many", async () => {
+    const world = await EdgeWorld.listening({ queue: { maxWaiting: 1, timeoutMs: 500 } });
     await expect(world.submit()).rejects.toMatchObject({ code: "unavailable" });
-    await HandDrivenNode.ready(world, {}, { p1: 1 });
-    await world.submit();
-    await expect(world.submit()).rejects.toMatchObject({ code: "capacity_exhausted" });
+    const node = await HandDrivenNode.ready(world, {}, { p1: 1 });
+    await world.begin();
+    const waiting = await world.begin();
+    await expect(world.submit()).rejects.toMatchObject({ code: "queue_full" });
+    await world.clock.advance(499);
+    expect(waiting.state).toBe("pending");
+    await world.clock.advance(1);
+    await expect(waiting.tunnel).rejects.toMatchObject({
+      code: "queue_timeout",
+      queue: { position: 1, waitedMs: 500 },
+    });
+    expect(node.opened).toHaveLength(1);
+    expect(world.runEvents).toEqual([]);
   });
 });
 
@@ -318,11 +351,11 @@ describe("withdrawing", () => {
       signal: abort.signal,
     });
     abort.abort();
-    const tunnel = await submitted;
+    await expect(submitted).rejects.toMatchObject({ code: "cancelled" });
+    await world.clock.settle();
     expect(world.provider().in_flight.normal).toBe(0);
-    expect(brief(await world.settled(allFrames(tunnel)))).toEqual(["error cancelled"]);
     expect(node.opened).toEqual([]);
-    expect(world.runEvents.map(({ outcome }) => outcome)).toEqual(["cancelled"]);
+    expect(world.runEvents).toEqual([]);
   });
 
   test.each([
@@ -331,8 +364,8 @@ describe("withdrawing", () => {
   ])("%s the Node is told, and the place is free once it has confirmed", async (_when, started) => {
     const { world, node } = await connected();
     const abort = new AbortController();
-    const tunnel = await world.submit({ signal: abort.signal });
-    const frames = allFrames(tunnel);
+    const work = await world.begin({ signal: abort.signal });
+    const frames = work.frames();
     if (started === 1) sendStart(node.last);
     await world.clock.settle();
     abort.abort();
@@ -348,30 +381,30 @@ describe("withdrawing", () => {
   test("after the answer is complete it changes nothing", async () => {
     const { world, node } = await connected();
     const abort = new AbortController();
-    const tunnel = await world.submit({ signal: abort.signal });
+    const work = await world.begin({ signal: abort.signal });
     expect(getEventListeners(abort.signal, "abort")).toHaveLength(1);
     sendStart(node.last);
     sendEnd(node.last);
     await world.clock.settle();
     expect(getEventListeners(abort.signal, "abort")).toHaveLength(0);
     abort.abort();
-    tunnel.cancel("late");
-    expect(brief(await world.settled(allFrames(tunnel)))).toEqual(["start 200", "end"]);
+    (await work.tunnel).cancel("late");
+    expect(brief(await world.settled(work.frames()))).toEqual(["start 200", "end"]);
     expect(world.runEvents.map(({ outcome }) => outcome)).toEqual(["completed"]);
   });
 
   test("a consumer that stops early cancels the work", async () => {
     const { world, node } = await connected();
-    const tunnel = await world.submit();
+    const work = await world.begin();
     sendStart(node.last);
     await world.clock.settle();
-    for await (const frame of tunnel) {
+    for await (const frame of await work.tunnel) {
       expect(frame.kind).toBe("start");
       break;
     }
     await world.clock.settle();
     expect(node.last.stream.signal.aborted).toBe(true);
-    expect(await allFrames(tunnel)).toEqual([]);
+    expect(await work.frames()).toEqual([]);
     sendError(node.last, "cancelled");
     await world.clock.settle();
     expect(world.provider().in_flight.normal).toBe(0);
@@ -380,11 +413,13 @@ describe("withdrawing", () => {
 
   test("cancel reaches a waiting consumer as one error, however often it is called", async () => {
     const { world, node } = await connected();
-    const tunnel = await world.submit();
-    const frames = allFrames(tunnel);
+    const work = await world.begin();
+    const frames = work.frames();
+    sendStart(node.last);
+    const tunnel = await world.settled(work.tunnel);
     tunnel.cancel("client_closed");
     tunnel.cancel("again");
-    expect(brief(await world.settled(frames))).toEqual(["error cancelled"]);
+    expect(brief(await world.settled(frames))).toEqual(["start 200", "error cancelled"]);
     sendError(node.last, "cancelled");
     await world.clock.settle();
     expect(world.runEvents).toHaveLength(1);
@@ -392,8 +427,8 @@ describe("withdrawing", () => {
 
   test("without a confirmation the place returns after 10 s, but the capacity is lowered until one comes", async () => {
     const { world, node } = await connected();
-    const tunnel = await world.submit();
-    tunnel.cancel("client_closed");
+    const work = await world.begin();
+    work.withdraw();
     await world.clock.advance(10_100);
     expect(world.provider()).toMatchObject({
       in_flight: { normal: 0 },
@@ -404,12 +439,12 @@ describe("withdrawing", () => {
     sendError(node.last, "cancelled");
     await world.clock.settle();
     expect(world.provider()).toMatchObject({ quarantined: 0, capacity: { effective: 2 } });
-    expect(brief(await allFrames(tunnel))).toEqual(["error cancelled"]);
+    expect(brief(await work.frames())).toEqual(["error cancelled"]);
   });
 
   test("a quarantine ends with the connection", async () => {
     const { world } = await connected();
-    (await world.submit()).cancel("client_closed");
+    (await world.begin()).withdraw();
     await world.clock.advance(10_100);
     world.transport.links[0]?.cut();
     await world.clock.settle();
@@ -419,11 +454,11 @@ describe("withdrawing", () => {
 
   test("a connection lost while the Node is to confirm returns the place once", async () => {
     const { world } = await connected();
-    const tunnel = await world.submit();
-    tunnel.cancel("client_closed");
+    const work = await world.begin();
+    work.withdraw();
     await world.clock.settle();
     world.transport.links[0]?.cut();
-    expect(brief(await world.settled(allFrames(tunnel)))).toEqual(["error cancelled"]);
+    expect(brief(await world.settled(work.frames()))).toEqual(["error cancelled"]);
     expect(world.runEvents.map(({ outcome }) => outcome)).toEqual(["cancelled"]);
     expect(world.provider().in_flight.normal).toBe(0);
   });
@@ -431,11 +466,11 @@ describe("withdrawing", () => {
 
 test("a provider that goes offline keeps what runs on it", async () => {
   const { world, node } = await connected();
-  const tunnel = await world.submit();
+  const work = await world.begin();
   await node.report("p1", ProviderHealth.OFFLINE);
   expect(world.provider()).toMatchObject({ status: "unavailable", in_flight: { normal: 1 } });
   sendStart(node.last);
   sendEnd(node.last);
-  expect(brief(await world.settled(allFrames(tunnel)))).toEqual(["start 200", "end"]);
+  expect(brief(await world.settled(work.frames()))).toEqual(["start 200", "end"]);
   expect(world.provider().in_flight.normal).toBe(0);
 });

@@ -2,35 +2,38 @@ import { create } from "@bufbuild/protobuf";
 import type { Clock, Header } from "@iop/wire";
 import { ProviderTunnelRequestSchema, WireError } from "@iop/wire";
 
-import type { Candidate, CatalogModel } from "./catalog.ts";
-import { operationPath } from "./catalog.ts";
+import { Affinity } from "./affinity.ts";
+import type { CatalogModel } from "./catalog.ts";
 import type { Configuration } from "./configuration.ts";
 import { EdgeError } from "./edge-error.ts";
 import type { ProviderTunnel, TunnelSubmission } from "./edge-service.ts";
 import type { EventBus } from "./event-bus.ts";
 import { invalidHeader } from "./header-check.ts";
 import type { NodeRegistry, Owner } from "./node-registry.ts";
+import type { AdmissionRequest, Grant, Pool, Ticket } from "./pool.ts";
 import { StreamTunnel } from "./provider-tunnel.ts";
 import type { RelayedBytes } from "./relayed-bytes.ts";
-import type { Lease } from "./resource-ledger.ts";
+import type { Resource } from "./resource.ts";
 
 /** A body up to this length travels in the opening message, in bytes; most chat requests fit. */
 const INLINE_BODY_BYTES = 8 * 1024;
 
-interface Grant {
-  readonly candidate: Candidate;
-  readonly path: string;
-  readonly owner: Owner;
-  readonly lease: Lease;
+/** How far a request has come. */
+interface Progress {
+  /** From 1. */
+  readonly attempt: number;
+  readonly startedAt: number;
 }
 
-/** Turns submissions into tunnels: selects, leases, sends. */
+/** Turns submissions into tunnels: waits for a provider, sends, and tries the next where nothing of it ran. */
 export class Dispatcher {
   readonly #configuration: Configuration;
   readonly #registry: NodeRegistry;
+  readonly #pool: Pool;
   readonly #events: EventBus;
   readonly #clock: Clock;
   readonly #bodyBytes: number;
+  readonly #affinity = new Affinity();
   readonly #relayed: RelayedBytes = { request: 0, response: 0 };
   #active = 0;
   #draining = false;
@@ -39,12 +42,14 @@ export class Dispatcher {
   constructor(options: {
     readonly configuration: Configuration;
     readonly registry: NodeRegistry;
+    readonly pool: Pool;
     readonly events: EventBus;
     readonly clock: Clock;
     readonly bodyBytes: number;
   }) {
     this.#configuration = options.configuration;
     this.#registry = options.registry;
+    this.#pool = options.pool;
     this.#events = options.events;
     this.#clock = options.clock;
     this.#bodyBytes = options.bodyBytes;
@@ -54,69 +59,115 @@ export class Dispatcher {
     return this.#relayed;
   }
 
-  /** Refuses everything new from here on; calls `idle` once, when nothing runs any more. */
+  /** Refuses everything new and all who wait; calls `idle` once, when nothing runs any more. */
   drain(idle: () => void): void {
     this.#draining = true;
+    this.#pool.close(new EdgeError("draining", "the Edge is shutting down"));
     if (this.#active === 0) idle();
     else this.#idle = idle;
   }
 
   /** As `EdgeService.submitProviderTunnel`. */
   async submit(submission: TunnelSubmission): Promise<ProviderTunnel> {
-    const startedAt = this.#clock.now();
     if (this.#draining) throw new EdgeError("draining", "the Edge is shutting down");
-    if (submission.signal?.aborted === true) throw new EdgeError("cancelled", "withdrawn by the caller");
-    const model = this.#configuration.catalog.model(submission.model);
-    if (model === undefined) {
-      throw new EdgeError(
-        "unknown_model",
-        `no model is named ${JSON.stringify(submission.model.slice(0, 256))}`,
-      );
-    }
     const wrong = invalidHeader(submission.headers ?? []);
     if (wrong !== undefined) throw new EdgeError("invalid_request", `header ${wrong} cannot be carried`);
-    const grant = this.#select(model, submission.operation);
-    try {
-      return this.#open(submission, grant, startedAt);
-    } catch (error) {
-      grant.lease.release();
-      throw WireError.is(error) ? openFailure(error, grant) : error;
+    const { model, operation, signal, principal, session } = submission;
+    const requestId = submission.requestId ?? crypto.randomUUID();
+    const ticket = this.#pool.ticket();
+    let refused: StreamTunnel | undefined;
+    for (let attempt = 1; ; attempt++) {
+      const request: AdmissionRequest = {
+        model,
+        operation,
+        priority: submission.priority ?? 0,
+        inputTokens: submission.inputTokens ?? 0,
+        preferred: this.#preferred(submission),
+        signal,
+      };
+      let grant: Grant;
+      try {
+        grant = await this.#pool.acquire(request, ticket);
+      } catch (error) {
+        if (refused === undefined || !EdgeError.is(error) || error.code !== "unavailable")
+          throw this.#afterWait(error, ticket);
+        // Nobody is left to ask: what the last one said is the answer.
+        refused.accept();
+        return refused;
+      }
+      const tunnel = this.#open(submission, requestId, grant, { attempt, startedAt: ticket.startedAt });
+      if (tunnel === undefined) continue;
+      await tunnel.begin();
+      if (!tunnel.retryable) {
+        if (session !== undefined) this.#affinity.remember(principal, session, grant.candidate.dispatch);
+        tunnel.accept();
+        return tunnel;
+      }
+      refused = tunnel;
     }
   }
 
   /** Candidates of a model that could be dispatched to now, full or not. */
   live(model: CatalogModel): number {
-    let live = 0;
-    for (const { provider, dispatch } of model.candidates) {
-      const owner = this.#registry.dispatchable(dispatch.nodeId);
-      if (owner !== undefined && provider.resource.live) live++;
-    }
-    return live;
+    return model.candidates.filter(({ provider }) => provider.resource.live).length;
   }
 
-  /** The first live candidate with room, and a lease on it. */
-  #select(model: CatalogModel, operation: string): Grant {
-    let offered = false;
-    let live = false;
-    for (const candidate of model.candidates) {
-      const { profile, resource } = candidate.provider;
-      const path = operationPath(profile, operation);
-      if (path === undefined) continue;
-      offered = true;
+  /** Says of a request that waited how it did. */
+  #afterWait(error: unknown, { position, startedAt }: Ticket): unknown {
+    if (!EdgeError.is(error) || position === 0) return error;
+    const queue = { position, waitedMs: this.#clock.now() - startedAt };
+    return new EdgeError(error.code, error.message, { cause: error, queue });
+  }
+
+  #preferred({ model, principal, session }: TunnelSubmission): Resource | undefined {
+    if (session === undefined) return undefined;
+    const last = this.#affinity.recall(principal, session);
+    if (last === undefined) return undefined;
+    return this.#configuration.catalog
+      .model(model)
+      ?.candidates.find(
+        ({ dispatch }) => dispatch.nodeId === last.nodeId && dispatch.providerId === last.providerId,
+      )?.provider.resource;
+  }
+
+  /** Undefined where the place or the connection was lost before anything was sent. */
+  #open(
+    submission: TunnelSubmission,
+    requestId: string,
+    grant: Grant,
+    progress: Progress,
+  ): StreamTunnel | undefined {
+    const { candidate, lease } = grant;
+    try {
+      if (submission.signal?.aborted === true) throw new EdgeError("cancelled", "withdrawn by the caller");
+      if (this.#draining) throw new EdgeError("draining", "the Edge is shutting down");
+      if (!lease.held || !candidate.provider.resource.live) {
+        lease.release();
+        return undefined;
+      }
       const owner = this.#registry.dispatchable(candidate.dispatch.nodeId);
-      if (owner === undefined || !resource.live) continue;
-      live = true;
-      const lease = resource.acquire();
-      if (lease !== undefined) return { candidate, path, owner, lease };
+      // A live resource has an owner; were it not so, it would be asked for again and again.
+      if (owner === undefined) throw new EdgeError("internal", "a live provider without a connection");
+      return this.#send(submission, requestId, grant, owner, progress);
+    } catch (error) {
+      const lost = WireError.is(error) && error.code !== "invalid_argument";
+      if (lost) lease.refused();
+      else lease.release();
+      if (lost) return undefined;
+      if (WireError.is(error))
+        throw new EdgeError("invalid_request", "the request's headers are too long", { cause: error });
+      throw error;
     }
-    const name = JSON.stringify(model.key);
-    if (live) throw new EdgeError("capacity_exhausted", `every provider of model ${name} is busy`);
-    if (offered) throw new EdgeError("unavailable", `no provider of model ${name} is connected`);
-    throw new EdgeError("unsupported_operation", `no provider of model ${name} offers ${operation}`);
   }
 
-  #open(submission: TunnelSubmission, grant: Grant, startedAt: number): ProviderTunnel {
-    const { candidate, owner, lease, path } = grant;
+  #send(
+    submission: TunnelSubmission,
+    requestId: string,
+    grant: Grant,
+    owner: Owner,
+    { attempt, startedAt }: Progress,
+  ): StreamTunnel {
+    const { candidate, lease, path, position, waitedMs } = grant;
     const { provider, dispatch } = candidate;
     const { model, operation, principal, signal } = submission;
     const body = submission.buildBody(dispatch.target);
@@ -125,7 +176,6 @@ export class Dispatcher {
       throw new EdgeError("body_too_large", `body of ${bodyLength} bytes; the limit is ${this.#bodyBytes}`);
     }
     const inline = bodyLength <= INLINE_BODY_BYTES;
-    const requestId = submission.requestId ?? crypto.randomUUID();
     const request = create(ProviderTunnelRequestSchema, {
       requestId,
       providerId: dispatch.providerId,
@@ -148,6 +198,7 @@ export class Dispatcher {
       request,
       parts: inline ? [] : body,
       dispatch,
+      queue: { position, waitedMs },
       lease,
       clock: this.#clock,
       signal,
@@ -160,6 +211,8 @@ export class Dispatcher {
           operation,
           ...(principal === undefined ? {} : { principal }),
           dispatch,
+          queuedMs: waitedMs,
+          attempts: attempt,
           outcome,
           ...(code === undefined ? {} : { code }),
           ...(status === undefined ? {} : { status }),
@@ -181,20 +234,6 @@ export class Dispatcher {
     this.#idle?.();
     this.#idle = undefined;
   };
-}
-
-function openFailure(error: WireError, { candidate }: Grant): EdgeError {
-  const { nodeId } = candidate.dispatch;
-  switch (error.code) {
-    case "too_many_streams":
-      return new EdgeError("capacity_exhausted", `node ${nodeId} has as many streams as agreed`, {
-        cause: error,
-      });
-    case "invalid_argument":
-      return new EdgeError("invalid_request", "the request's headers are too long", { cause: error });
-    default:
-      return new EdgeError("unavailable", `the connection to node ${nodeId} was lost`, { cause: error });
-  }
 }
 
 function totalLength(chunks: readonly Uint8Array[]): number {

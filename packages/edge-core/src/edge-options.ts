@@ -6,6 +6,7 @@ import { EdgeError } from "./edge-error.ts";
 import type { NodeRecord } from "./node-record.ts";
 import type { NodeStore } from "./node-store.ts";
 import { memoryNodeStore } from "./node-store.ts";
+import type { QueueSettings } from "./pool.ts";
 import type { ProtocolProfile } from "./protocol-profile.ts";
 
 /** One way to serve a model. */
@@ -14,12 +15,14 @@ export interface CandidateOptions {
   readonly provider: string;
   /** Model name that the provider serves. */
   readonly target: string;
+  /** Share of requests beside the model's other candidates. Default 1. */
+  readonly weight?: number | undefined;
 }
 
 /** A model that callers can name. */
 export interface ModelOptions {
   readonly key: string;
-  /** At least one; earlier ones are preferred. */
+  /** At least one. The least loaded gets the next request; among equals they take turns. */
   readonly candidates: readonly CandidateOptions[];
 }
 
@@ -46,6 +49,8 @@ export interface EdgeOptions {
     /** Bytes under way on one connection; at least 128 KiB. Default 1 MiB. */
     readonly connectionWindowBytes?: number;
   };
+  /** How requests wait for a provider. */
+  readonly queue?: Partial<QueueSettings>;
   /** How long `close` lets running requests finish, in milliseconds. Default 30,000. */
   readonly drainTimeoutMs?: number;
   /** Time. Default: real. */
@@ -62,12 +67,14 @@ export interface EdgeSettings extends ConfigurationSource {
   readonly heartbeat: HeartbeatSettings;
   readonly flow: FlowLimits;
   readonly bodyBytes: number;
+  readonly queue: QueueSettings;
   readonly drainTimeoutMs: number;
   readonly clock: Clock;
 }
 
 const DEFAULT_BODY_BYTES = 32 * 1024 * 1024;
 const DEFAULT_DRAIN_TIMEOUT_MS = 30_000;
+const DEFAULT_QUEUE: QueueSettings = { timeoutMs: 60_000, maxWaiting: 1_000, offlineGraceMs: 0 };
 
 /**
  * Fills in the defaults.
@@ -97,6 +104,7 @@ export function edgeSettings(options: EdgeOptions): EdgeSettings {
     heartbeat,
     flow: flowLimits(limits),
     bodyBytes,
+    queue: queueSettings(options.queue ?? {}),
     drainTimeoutMs,
     clock: options.clock ?? realClock,
   };
@@ -109,6 +117,15 @@ export function configurationSource({ nodes, profiles, models }: ReloadOptions):
     profiles: profiles ?? {},
     models,
   };
+}
+
+function queueSettings(given: Partial<QueueSettings>): QueueSettings {
+  const queue = { ...DEFAULT_QUEUE, ...given };
+  for (const name of ["timeoutMs", "maxWaiting", "offlineGraceMs"] as const) {
+    if (!(Number.isFinite(queue[name]) && queue[name] >= 0))
+      throw new EdgeError("invalid_config", `queue.${name}: ${queue[name]} is not a number of 0 or more`);
+  }
+  return queue;
 }
 
 function flowLimits(limits: NonNullable<EdgeOptions["limits"]>): FlowLimits {

@@ -1,3 +1,4 @@
+import type { QueueWait } from "./edge-error.ts";
 import type { EdgeSnapshot } from "./snapshot.ts";
 
 /** HTTP headers in order, repeats kept. */
@@ -42,6 +43,8 @@ export type TunnelFrame =
  */
 export interface ProviderTunnel extends AsyncIterable<TunnelFrame> {
   readonly dispatch: RunDispatch;
+  /** How the request waited. */
+  readonly queue: QueueWait;
   /** Stops the work at the provider; harmless when over. */
   cancel(reason: string): void;
 }
@@ -58,10 +61,16 @@ export interface TunnelSubmission {
   readonly method?: string;
   /** End-to-end headers for the provider, without the caller's credentials. */
   readonly headers?: HeaderList;
-  /** The body for the selected served target, as chunks; called once the provider is selected, never sent anywhere else. */
+  /** The body for the selected served target, as chunks; called for each provider that is tried. */
   readonly buildBody: (target: string) => readonly Uint8Array[];
   /** Who asks; for attribution. */
   readonly principal?: string;
+  /** Higher goes first among those that wait. Default 0. */
+  readonly priority?: number;
+  /** Tokens of the input, as far as known; what makes a request long for a provider that bounds these. Default 0. */
+  readonly inputTokens?: number;
+  /** Names what this request belongs to: of the principal's sessions, the same provider serves the next, if it has room. */
+  readonly session?: string | undefined;
   /** Withdraws the request at any stage. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -77,9 +86,11 @@ export interface ModelInfo {
 /** What the HTTP surfaces need of an Edge. */
 export interface EdgeService {
   /**
-   * Selects a provider and opens the tunnel.
-   * @throws EdgeError `unknown_model`, `unsupported_operation`, `unavailable` (no live candidate),
-   *   `capacity_exhausted`, `draining`, `cancelled`, `invalid_request`, `body_too_large`; whatever `buildBody` throws.
+   * Waits for a provider, opens the tunnel and resolves when its first frame is here. A provider that could not
+   * be reached or refused the work, so that nothing of it ran, is not the answer: the request then keeps its
+   * place in the order and waits for the next. What may have run is never sent again.
+   * @throws EdgeError `unknown_model`, `unsupported_operation`, `unavailable` (no live candidate), `queue_full`,
+   *   `queue_timeout`, `invalid_request`, `body_too_large`, `draining`, `cancelled`.
    */
   submitProviderTunnel(submission: TunnelSubmission): Promise<ProviderTunnel>;
   /** All configured models, in the order of the configuration. */

@@ -2,6 +2,7 @@ import type { CatalogNode, CatalogProvider } from "./catalog.ts";
 import type { Configuration } from "./configuration.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { NodeRegistry, Owner } from "./node-registry.ts";
+import type { Pool } from "./pool.ts";
 import type { EdgeSnapshot, NodeSnapshot, ProviderSnapshot } from "./snapshot.ts";
 
 /** Messages that were ignored, over all connections since the Edge's start. */
@@ -16,17 +17,18 @@ export function edgeSnapshot(state: {
   readonly configuration: Configuration;
   readonly registry: NodeRegistry;
   readonly dispatcher: Dispatcher;
+  readonly pool: Pool;
   readonly streams: number;
   readonly wire: WireTotals;
 }): EdgeSnapshot {
-  const { edge, configuration, registry, dispatcher, streams, wire } = state;
+  const { edge, configuration, registry, dispatcher, pool, streams, wire } = state;
   const { catalog } = configuration;
   return {
     edge: { ...edge, config_revision: catalog.revision },
     nodes: configuration.visible.map((node) => nodeSnapshot(node, registry.ready(node.record.name))),
     models: catalog.models.map((model) => ({
       key: model.key,
-      waiting: 0,
+      waiting: pool.waitingFor(model.key),
       candidates: model.candidates.length,
       live: dispatcher.live(model),
     })),
@@ -59,8 +61,14 @@ function providerSnapshot({ record, resource }: CatalogProvider, owner: Owner | 
     status: resource.live && owner?.draining === false ? "available" : "unavailable",
     health: resource.health,
     ...(reason === undefined ? {} : { reason }),
-    capacity: { configured: resource.configuredCapacity, effective: resource.effectiveCapacity },
-    in_flight: { normal: resource.inFlight, long: 0 },
+    capacity: {
+      configured: resource.configuredCapacity,
+      effective: resource.effectiveCapacity,
+      long_configured: resource.configuredLong,
+      long_effective: resource.effectiveLong,
+    },
+    in_flight: { normal: resource.inFlight - resource.inFlightLong, long: resource.inFlightLong },
+    ...(resource.saturated ? { saturated: true } : {}),
     quarantined: resource.quarantined,
   };
 }

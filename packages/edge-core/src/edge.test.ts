@@ -2,7 +2,7 @@ import type { ConnectionHandlers } from "@iop/wire";
 import { GoAwayCode, RegisterCode } from "@iop/wire";
 import { describe, expect, test } from "vitest";
 
-import { EdgeWorld, allFrames, brief, nodeRecord, provider } from "../test/edge-world.ts";
+import { EdgeWorld, brief, nodeRecord, provider } from "../test/edge-world.ts";
 import { HandDrivenNode, sendBody, sendEnd, sendStart } from "../test/hand-driven-node.ts";
 import type { EdgeOptions } from "./edge-options.ts";
 
@@ -71,7 +71,7 @@ describe("configuration", () => {
       },
     });
     const node = await HandDrivenNode.ready(world);
-    await world.submit();
+    await world.begin();
     expect(node.last.request.path).toBe("/chat");
     await expect(world.submit({ operation: "models" })).rejects.toMatchObject({
       code: "unsupported_operation",
@@ -103,9 +103,14 @@ describe("the snapshot", () => {
               ...offline,
               id: "p1",
               reason: "the node is not connected",
-              capacity: { configured: 2, effective: 0 },
+              capacity: { configured: 2, effective: 0, long_configured: 0, long_effective: 0 },
             },
-            { ...offline, id: "p2", reason: "not enabled", capacity: { configured: 7, effective: 0 } },
+            {
+              ...offline,
+              id: "p2",
+              reason: "not enabled",
+              capacity: { configured: 7, effective: 0, long_configured: 0, long_effective: 0 },
+            },
           ],
         },
       ],
@@ -118,7 +123,7 @@ describe("the snapshot", () => {
   test("counts what runs", async () => {
     const world = await EdgeWorld.listening();
     await HandDrivenNode.ready(world);
-    await world.submit();
+    await world.begin();
     expect(world.edge.snapshot()).toMatchObject({
       nodes: [{ connected: true, providers: [{ in_flight: { normal: 1 } }] }, { connected: false }],
       models: [{ live: 1 }],
@@ -143,8 +148,8 @@ describe("the snapshot", () => {
         }),
     }));
     const first = await HandDrivenNode.ready(world);
-    const tunnel = await world.submit({ buildBody: () => [Buffer.from("12345")] });
-    const frames = allFrames(tunnel);
+    const work = await world.begin({ buildBody: () => [Buffer.from("12345")] });
+    const frames = work.frames();
     sendStart(first.last);
     sendBody(first.last, "abc");
     sendEnd(first.last);
@@ -194,7 +199,7 @@ describe("shutting down", () => {
   test("what runs finishes, nothing new begins, then the connections close", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const frames = allFrames(await world.submit());
+    const frames = (await world.begin()).frames();
     let closed = false;
     const closing = world.edge.close().then(() => {
       closed = true;
@@ -225,8 +230,8 @@ describe("shutting down", () => {
   test("it waits for the last of what runs", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    await world.submit();
-    await world.submit();
+    await world.begin();
+    await world.begin();
     const closing = world.edge.close();
     for (const tunnel of node.opened) {
       await world.clock.settle();
@@ -260,7 +265,7 @@ describe("shutting down", () => {
   test("what does not finish in time ends with an error", async () => {
     const world = await EdgeWorld.listening({ drainTimeoutMs: 99_000 });
     const node = await HandDrivenNode.ready(world);
-    const frames = allFrames(await world.submit());
+    const frames = (await world.begin()).frames();
     sendStart(node.last);
     const closing = world.edge.close({ drainTimeoutMs: 5_000 });
     await world.clock.advance(4_900);
@@ -297,10 +302,10 @@ describe("events", () => {
     world.edge.events.on("node", ({ type }) => void seen.push(type));
     await world.edge.listen();
     const node = await HandDrivenNode.ready(world);
-    const tunnel = await world.submit();
+    const work = await world.begin();
     sendStart(node.last);
     sendEnd(node.last);
-    expect(brief(await world.settled(allFrames(tunnel)))).toEqual(["start 200", "end"]);
+    expect(brief(await world.settled(work.frames()))).toEqual(["start 200", "end"]);
     expect(seen).toEqual(["connected"]);
   });
 
@@ -321,14 +326,14 @@ describe("events", () => {
   test("hold nothing of a request's content", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const tunnel = await world.submit({
+    const work = await world.begin({
       headers: [["x-a", "secret-header"]],
       buildBody: () => [Buffer.from("secret-prompt")],
     });
     sendStart(node.last);
     sendBody(node.last, "secret-completion");
     sendEnd(node.last);
-    await world.settled(allFrames(tunnel));
+    await world.settled(work.frames());
     expect(world.runEvents).toHaveLength(1);
     const said = JSON.stringify([world.runEvents, world.nodeEvents, world.edge.snapshot()]);
     expect(said).not.toMatch(/secret-|token-1/);

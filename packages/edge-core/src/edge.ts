@@ -15,6 +15,7 @@ import { EventBus } from "./event-bus.ts";
 import { NodeRegistry } from "./node-registry.ts";
 import type { NodeSessionContext } from "./node-session.ts";
 import { NodeSession } from "./node-session.ts";
+import { Pool } from "./pool.ts";
 import { ResourceLedger } from "./resource-ledger.ts";
 import type { EdgeSnapshot } from "./snapshot.ts";
 
@@ -64,6 +65,7 @@ class RunningEdge implements Edge {
   readonly #startedAt: number;
   readonly #configuration: Configuration;
   readonly #registry: NodeRegistry;
+  readonly #pool: Pool;
   readonly #dispatcher: Dispatcher;
   readonly #context: NodeSessionContext;
   readonly #sessions = new Set<NodeSession>();
@@ -76,16 +78,19 @@ class RunningEdge implements Edge {
   constructor(transport: Transport, settings: EdgeSettings) {
     const { clock, bodyBytes } = settings;
     const { events } = this;
-    const ledger = new ResourceLedger();
+    const ledger = new ResourceLedger(clock);
     this.#transport = transport;
     this.#settings = settings;
     this.#clock = clock;
     this.#startedAt = clock.now();
     this.#configuration = new Configuration(settings, { ledger, bodyBytes });
     this.#registry = new NodeRegistry({ ledger, events, clock });
+    this.#pool = new Pool({ clock, settings: settings.queue, catalog: this.#configuration.catalog });
+    ledger.watch(this.#pool);
     this.#dispatcher = new Dispatcher({
       configuration: this.#configuration,
       registry: this.#registry,
+      pool: this.#pool,
       events,
       clock,
       bodyBytes,
@@ -152,6 +157,7 @@ class RunningEdge implements Edge {
       configuration: this.#configuration,
       registry: this.#registry,
       dispatcher: this.#dispatcher,
+      pool: this.#pool,
       streams,
       wire,
     });
@@ -160,7 +166,9 @@ class RunningEdge implements Edge {
   reload(options: ReloadOptions): ReloadResult {
     if (this.#closing !== undefined) throw new EdgeError("draining", "the Edge is shutting down");
     const result = this.#configuration.replace(configurationSource(options));
-    for (const session of this.#sessions) session.reconfigure();
+    this.#pool.reconfigure(this.#configuration.catalog, () => {
+      for (const session of this.#sessions) session.reconfigure();
+    });
     return result;
   }
 

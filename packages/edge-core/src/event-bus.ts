@@ -32,6 +32,10 @@ export interface RunOutcomeEvent {
   readonly operation: string;
   readonly principal?: string;
   readonly dispatch: RunDispatch;
+  /** How long the request waited for a provider, in milliseconds. */
+  readonly queuedMs: number;
+  /** Providers that were asked; of all but the last nothing ran. */
+  readonly attempts: number;
   /** `cancelled`: withdrawn, or its consumer stopped. */
   readonly outcome: "completed" | "error" | "cancelled";
   /** Of an `error`: the code of the tunnel's last frame. */

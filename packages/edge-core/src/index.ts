@@ -6,7 +6,7 @@ export type { CandidateOptions, EdgeOptions, ModelOptions, ReloadOptions } from 
 export type { NodeRecord, ProviderRecord } from "./node-record.ts";
 export type { AuthScheme, ProtocolProfile } from "./protocol-profile.ts";
 export { BUILT_IN_PROFILES } from "./protocol-profile.ts";
-export type { EdgeErrorCode } from "./edge-error.ts";
+export type { EdgeErrorCode, QueueWait } from "./edge-error.ts";
 export { EdgeError } from "./edge-error.ts";
 
 // For surfaces over it.

@@ -9,6 +9,15 @@ export interface ProviderRecord {
   readonly endpoint?: string | undefined;
   /** Requests that it serves at once; at least 1. */
   readonly capacity: number;
+  /** Bounds requests with a long input among them. Default: all of the capacity may be long. */
+  readonly long?:
+    | {
+        /** Long requests at once. */
+        readonly capacity: number;
+        /** Input tokens from which on a request is long. */
+        readonly thresholdTokens: number;
+      }
+    | undefined;
   /** Who is charged with the usage; passed on in `RunDispatch`. */
   readonly usageAttribution: string;
   /** A provider that is not enabled stays visible, is not delivered to its Node and gets no work. */

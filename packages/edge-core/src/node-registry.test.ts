@@ -6,8 +6,8 @@ import { describe, expect, test } from "vitest";
 import { EventBus } from "./event-bus.ts";
 import type { Owner } from "./node-registry.ts";
 import { NodeRegistry } from "./node-registry.ts";
-import type { Resource } from "./resource-ledger.ts";
 import { ResourceLedger } from "./resource-ledger.ts";
+import type { Resource } from "./resource.ts";
 
 const healthy = [create(ProviderStatusSchema, { id: "p", health: ProviderHealth.OK })];
 
@@ -26,7 +26,7 @@ async function world(): Promise<{
   const connection = await transport.dial({ signal: new AbortController().signal });
   const handlers = { message(): void {}, closed(): void {} };
   const session = new Session({ connection, role: "edge", clock, handlers, maxFrameBytes: 65_536 });
-  const ledger = new ResourceLedger();
+  const ledger = new ResourceLedger(createVirtualClock());
   const plan = ledger.plan();
   const resource = plan.add("n", "p", { capacity: 1, enabled: true });
   plan.commit();
@@ -61,7 +61,7 @@ describe("ownership", () => {
     ]);
     expect(registry.activate(owner, healthy)).toBe(true);
     expect([registry.ready("n"), registry.dispatchable("n"), resource.live]).toEqual([owner, owner, true]);
-    const lease = resource.acquire();
+    const lease = resource.acquire(0);
     expect(registry.activate(owner, healthy)).toBe(false);
     expect(resource.inFlight).toBe(1);
     lease?.release();

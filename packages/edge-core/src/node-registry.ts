@@ -2,6 +2,7 @@ import type { Clock, ProviderStatus, Session } from "@iop/wire";
 
 import type { EventBus, NodeEvent } from "./event-bus.ts";
 import type { ResourceLedger } from "./resource-ledger.ts";
+import type { Hold } from "./resource.ts";
 
 /** A connection's claim to be a node. Teardowns compare this object, never a name or an id. */
 export interface Owner {
@@ -101,10 +102,10 @@ export class NodeRegistry {
   }
 
   /**
-   * Makes the current pending owner ready: its resources come online, but for the providers of `held` (to the
-   * reason), then the event. False where it is not that.
+   * Makes the current pending owner ready: its resources come online, but for the providers of `held`, then
+   * the event. False where it is not that.
    */
-  activate(claim: Owner, statuses: readonly ProviderStatus[], held?: ReadonlyMap<string, string>): boolean {
+  activate(claim: Owner, statuses: readonly ProviderStatus[], held?: ReadonlyMap<string, Hold>): boolean {
     const owner = this.#current(claim);
     if (owner === undefined || owner.state !== "pending") return false;
     owner.state = "ready";
@@ -123,7 +124,9 @@ export class NodeRegistry {
   /** Sends the owner nothing new from here on. */
   drain(claim: Owner): void {
     const owner = this.#current(claim);
-    if (owner !== undefined) owner.draining = true;
+    if (owner === undefined) return;
+    owner.draining = true;
+    this.#ledger.drain(owner.node, owner.generation);
   }
 
   /**

@@ -1,7 +1,7 @@
 import { GoAwayCode, ProviderHealth, RegisterCode } from "@iop/wire";
 import { describe, expect, test } from "vitest";
 
-import { EdgeWorld, allFrames, brief, nodeRecord, provider } from "../test/edge-world.ts";
+import { EdgeWorld, brief, nodeRecord, provider } from "../test/edge-world.ts";
 import { HandDrivenNode, registration, sendBody, sendEnd, sendStart } from "../test/hand-driven-node.ts";
 import { digestToken, memoryNodeStore } from "./node-store.ts";
 
@@ -198,7 +198,7 @@ describe("readiness", () => {
   test("a duplicate ready is acknowledged and does nothing", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    await world.submit();
+    await world.begin();
     expect((await node.becomeReady({})).ready).toBe(true);
     expect(world.lifecycle).toEqual(["n1 connected"]);
     expect(world.provider()).toMatchObject({ status: "available", in_flight: { normal: 1 } });
@@ -264,7 +264,7 @@ describe("status", () => {
   test("a draining node keeps what runs and gets nothing new", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const tunnel = await world.submit();
+    const work = await world.begin();
     node.session.goAway(GoAwayCode.DRAINING, "shutting down");
     await world.clock.settle();
     expect(world.provider()).toMatchObject({ status: "unavailable", reason: "the node is draining" });
@@ -272,7 +272,7 @@ describe("status", () => {
     await expect(world.submit()).rejects.toMatchObject({ code: "unavailable" });
     sendStart(node.last);
     sendEnd(node.last);
-    expect(brief(await world.settled(allFrames(tunnel)))).toEqual(["start 200", "end"]);
+    expect(brief(await world.settled(work.frames()))).toEqual(["start 200", "end"]);
   });
 });
 
@@ -298,8 +298,8 @@ describe("disconnect and reconnect", () => {
   test("a silent node is dropped by the heartbeat", async () => {
     const world = await EdgeWorld.listening();
     await HandDrivenNode.ready(world);
-    const tunnel = await world.submit();
-    const frames = allFrames(tunnel);
+    const work = await world.begin();
+    const frames = work.frames();
     world.transport.links[0]?.stall();
     await world.clock.advance(5_100);
     expect(world.lifecycle).toEqual(["n1 connected", "n1 disconnected heartbeat_timeout"]);
@@ -309,12 +309,12 @@ describe("disconnect and reconnect", () => {
   test("a reconnect serves at once, with a full capacity", async () => {
     const world = await EdgeWorld.listening();
     await HandDrivenNode.ready(world);
-    await world.submit();
-    await world.submit();
+    await world.begin();
+    await world.begin();
     world.transport.links[0]?.cut();
     await world.clock.settle();
     const again = await HandDrivenNode.ready(world, { instanceId: "i2" });
-    await world.submit();
+    await world.begin();
     expect(again.opened).toHaveLength(1);
     expect(world.provider()).toMatchObject({ capacity: { effective: 2 }, in_flight: { normal: 1 } });
   });
@@ -322,8 +322,8 @@ describe("disconnect and reconnect", () => {
   test("the same process coming back moves the ownership at once; the late end of the old connection does nothing", async () => {
     const world = await EdgeWorld.listening();
     await HandDrivenNode.ready(world);
-    const tunnel = await world.submit();
-    const frames = allFrames(tunnel);
+    const work = await world.begin();
+    const frames = work.frames();
     // The old connection hangs: neither side hears of its end.
     const [old] = world.transport.links;
     old?.stall();
@@ -332,14 +332,14 @@ describe("disconnect and reconnect", () => {
     expect(brief(await frames)).toEqual(["error node_disconnected"]);
     expect(world.provider()).toMatchObject({ in_flight: { normal: 0 }, capacity: { effective: 2 } });
 
-    const second = await world.submit();
+    const second = await world.begin();
     old?.cut();
     await world.clock.settle();
     expect(world.provider()).toMatchObject({ status: "available", in_flight: { normal: 1 } });
     sendStart(again.last);
     sendBody(again.last, "x");
     sendEnd(again.last);
-    expect(brief(await world.settled(allFrames(second)))).toEqual(["start 200", "body x", "end"]);
+    expect(brief(await world.settled(second.frames()))).toEqual(["start 200", "body x", "end"]);
     expect(world.provider().in_flight.normal).toBe(0);
     expect(world.lifecycle).toHaveLength(3);
   });
@@ -347,7 +347,7 @@ describe("disconnect and reconnect", () => {
   test("at the moment of the event all leases are back and the resources offline", async () => {
     const world = await EdgeWorld.listening();
     await HandDrivenNode.ready(world);
-    await world.submit();
+    await world.begin();
     const seen: unknown[] = [];
     world.edge.events.on("node", () => seen.push(world.provider()));
     world.transport.links[0]?.cut();
@@ -358,8 +358,8 @@ describe("disconnect and reconnect", () => {
   test("a superseded connection gets no lease back onto the resource while its streams end", async () => {
     const world = await EdgeWorld.listening();
     await HandDrivenNode.ready(world);
-    await world.submit();
-    await world.submit();
+    await world.begin();
+    await world.begin();
     const room: number[] = [];
     world.edge.events.on("run", () => {
       const { capacity, in_flight } = world.provider();

@@ -2,7 +2,7 @@ import { GoAwayCode, RegisterCode } from "@iop/wire";
 import type { RegisterResponse } from "@iop/wire";
 import { describe, expect, test } from "vitest";
 
-import { EdgeWorld, allFrames, brief, nodeRecord, provider } from "../test/edge-world.ts";
+import { EdgeWorld, brief, nodeRecord, provider } from "../test/edge-world.ts";
 import { HandDrivenNode, registration, sendEnd, sendStart } from "../test/hand-driven-node.ts";
 import type { TunnelFrame } from "./edge-service.ts";
 import { memoryNodeStore } from "./node-store.ts";
@@ -66,7 +66,7 @@ describe("a claim by another process", () => {
 
   test("takes the node over from an owner that is silent for 1 s, whose leases have returned by then", async () => {
     const { world, owner } = await owned(true);
-    const frames = allFrames(await world.submit());
+    const frames = (await world.begin()).frames();
     const { node, answer } = await claimant(world);
     await world.clock.advance(999);
     expect([answer(), world.provider().in_flight.normal]).toEqual([undefined, 1]);
@@ -76,7 +76,7 @@ describe("a claim by another process", () => {
     expect(world.provider()).toMatchObject({ health: "offline", in_flight: { normal: 0 } });
     expect(world.lifecycle).toEqual(["n1 connected", "n1 disconnected superseded"]);
     expect((await node.becomeReady()).ready).toBe(true);
-    await world.submit();
+    await world.begin();
     expect(node.opened).toHaveLength(1);
 
     // The old process wakes up and hears that it has been replaced.
@@ -228,7 +228,7 @@ describe("while an owner is probed", () => {
 
   test("an Edge that begins to drain accepts nobody", async () => {
     const { world } = await owned(true);
-    await world.submit();
+    await world.begin();
     const { answer } = await claimant(world);
     const closing = world.edge.close();
     await world.clock.advance(1_000);
@@ -302,7 +302,7 @@ describe("two connections of a node, in every order of claim, ready and close", 
       }
       if (ready && owner !== undefined) {
         const before = nodes[owner].opened.length;
-        results.push(allFrames(await world.submit()));
+        results.push((await world.begin()).frames());
         leases++;
         expect(nodes[owner].opened).toHaveLength(before + 1);
         if (leases === 2) {
@@ -352,7 +352,7 @@ test("a connection that vanishes at any stage leaves no timer, no stream and no 
       node
         .register()
         .then(() => node.becomeReady())
-        .then(() => world.submit()),
+        .then(() => world.begin()),
   ];
   for (let round = 0; round < 60; round++) {
     const node = await HandDrivenNode.dial(world);

@@ -11,11 +11,12 @@ import type {
 } from "@iop/wire";
 import { ProviderTunnelFrame_Kind as Kind, WireError } from "@iop/wire";
 
+import type { QueueWait } from "./edge-error.ts";
 import type { ProviderTunnel, RunDispatch, TunnelFrame, Usage } from "./edge-service.ts";
 import type { RunOutcomeEvent } from "./event-bus.ts";
 import { invalidHeader } from "./header-check.ts";
 import type { RelayedBytes } from "./relayed-bytes.ts";
-import type { Lease } from "./resource-ledger.ts";
+import type { Lease } from "./resource.ts";
 
 type TunnelResult = IteratorResult<TunnelFrame, undefined>;
 type Outcome = Pick<RunOutcomeEvent, "outcome" | "code">;
@@ -23,6 +24,13 @@ type Outcome = Pick<RunOutcomeEvent, "outcome" | "code">;
 const OVER: TunnelResult = { done: true, value: undefined };
 const COMPLETED: Outcome = { outcome: "completed" };
 const CANCELLED: Outcome = { outcome: "cancelled" };
+
+/** Codes by which a Node says that nothing of the work ran. */
+const REFUSALS: ReadonlySet<string> = new Set([
+  "capacity_exhausted",
+  "node_draining",
+  "provider_unreachable",
+]);
 
 /** How a tunnel ended, for its `over`. */
 export interface TunnelOutcome extends Outcome {
@@ -37,6 +45,7 @@ export interface TunnelOutcome extends Outcome {
 /** A tunnel over a stream of the wire. It is its stream's listener, and so the one that returns the lease. */
 export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterator<TunnelFrame, undefined> {
   readonly dispatch: RunDispatch;
+  readonly queue: QueueWait;
   readonly #stream: WireStream;
   readonly #lease: Lease;
   readonly #clock: Clock;
@@ -52,6 +61,10 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
   #firstByteAt: number | undefined;
   #endedAt: number | undefined;
   #reported = false;
+  #accepted = false;
+  #refused = false;
+  /** The first frame, once `begin` has seen it and until the consumer asks. */
+  #first: TunnelResult | undefined;
 
   /** Opens the stream; `parts` is the body where it is not in the request. Throws as `Session.open`; the lease is then still the caller's. */
   constructor(options: {
@@ -59,6 +72,7 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
     readonly request: ProviderTunnelRequest;
     readonly parts: readonly Uint8Array[];
     readonly dispatch: RunDispatch;
+    readonly queue: QueueWait;
     readonly lease: Lease;
     readonly clock: Clock;
     readonly signal: AbortSignal | undefined;
@@ -69,6 +83,7 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
     readonly over: (outcome: TunnelOutcome) => void;
   }) {
     this.dispatch = options.dispatch;
+    this.queue = options.queue;
     this.#lease = options.lease;
     this.#clock = options.clock;
     this.#signal = options.signal;
@@ -83,6 +98,23 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
     this.#signal?.addEventListener("abort", this.#withdraw);
   }
 
+  /** Resolves when the first frame is here; the consumer still gets it. */
+  async begin(): Promise<void> {
+    this.#first = await this.next();
+  }
+
+  /** Whether nothing of the work ran, so that it may be sent elsewhere. */
+  get retryable(): boolean {
+    // The terminal may have come right behind a start that nobody had taken yet.
+    return this.#refused && this.#first?.value?.kind === "error";
+  }
+
+  /** The tunnel goes to its consumer: its outcome counts. */
+  accept(): void {
+    this.#accepted = true;
+    this.#report();
+  }
+
   cancel(reason: string): void {
     // Once the work has stopped by itself, what it sent is the answer.
     if (this.#endedAt !== undefined) return;
@@ -95,11 +127,17 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
   }
 
   next(): Promise<TunnelResult> {
+    const first = this.#first;
+    if (first !== undefined) {
+      this.#first = undefined;
+      return Promise.resolve(first);
+    }
     if (this.#done) return Promise.resolve(OVER);
     return this.#stream.next().then(this.#received, this.#failed);
   }
 
   return(): Promise<TunnelResult> {
+    this.#first = undefined;
     if (!this.#done) {
       this.#done = true;
       this.#decide(CANCELLED);
@@ -115,6 +153,10 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
     this.#signal?.removeEventListener("abort", this.#withdraw);
     switch (end.cause) {
       case "terminal":
+        this.#refused = this.#status === undefined && end.error === undefined && isRefusal(end.terminal);
+        if (this.#refused) this.#lease.refused();
+        else this.#lease.release();
+        break;
       case "unsent":
         this.#lease.release();
         break;
@@ -124,6 +166,7 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
       case "connection":
         // Its generation's fence, which is part of the same turn, has returned the lease or will: returned
         // here it would make room on a resource that is about to go offline (spec rule 3).
+        this.#refused = !end.sent;
         break;
     }
     this.#endedAt = this.#clock.now();
@@ -225,7 +268,8 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
 
   /** Once the work has stopped and the outcome is known, whichever comes last. */
   #report(): void {
-    if (this.#endedAt === undefined || this.#outcome === undefined || this.#reported) return;
+    if (this.#endedAt === undefined || this.#outcome === undefined) return;
+    if (this.#reported || !this.#accepted) return;
     this.#reported = true;
     this.#over({
       ...this.#outcome,
@@ -236,6 +280,10 @@ export class StreamTunnel implements ProviderTunnel, StreamListener, AsyncIterat
       endedAt: this.#endedAt,
     });
   }
+}
+
+function isRefusal(terminal: StreamMessage | undefined): boolean {
+  return terminal?.case === "providerTunnelFrame" && REFUSALS.has(terminal.value.errorCode);
 }
 
 function usageOf(usage: WireUsage | undefined): Usage {

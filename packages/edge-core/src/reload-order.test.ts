@@ -3,10 +3,11 @@ import type { NodeConfigPayload } from "@iop/wire";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 
-import { EdgeWorld, allFrames, nodeRecord, provider } from "../test/edge-world.ts";
+import type { Submitted } from "../test/edge-world.ts";
+import { EdgeWorld, nodeRecord, provider } from "../test/edge-world.ts";
+import type { OpenedTunnel } from "../test/hand-driven-node.ts";
 import { HandDrivenNode, sendEnd, sendStart } from "../test/hand-driven-node.ts";
 import type { ReloadOptions } from "./edge-options.ts";
-import type { ProviderTunnel } from "./edge-service.ts";
 
 async function reload(world: EdgeWorld, options: ReloadOptions): Promise<void> {
   world.edge.reload(options);
@@ -46,7 +47,9 @@ describe("under any order of reloads, work and connections", () => {
   class Fleet {
     node: HandDrivenNode | undefined;
     /** What runs at the Node, by the provider that it began on. */
-    readonly running: { readonly id: string; readonly tunnel: ProviderTunnel; readonly at: number }[] = [];
+    readonly running: { readonly id: string; readonly work: Submitted; readonly opened: OpenedTunnel }[] = [];
+    readonly submitted: Submitted[] = [];
+    #seen = 0;
     capacities: readonly (number | undefined)[] = [2, 2];
     /** What the Node has said that it runs. */
     accepted: Readonly<Record<string, number>> = {};
@@ -59,6 +62,7 @@ describe("under any order of reloads, work and connections", () => {
 
     async connect(): Promise<void> {
       this.running.length = 0;
+      this.#seen = 0;
       const node = await HandDrivenNode.dial(this.world);
       const { accepted, config: given } = await node.register();
       this.node = undefined;
@@ -68,6 +72,27 @@ describe("under any order of reloads, work and connections", () => {
       });
       this.node = node;
       this.#accept(given, []);
+    }
+
+    async submit(model: string): Promise<void> {
+      this.submitted.push(await this.world.begin({ model, requestId: String(this.submitted.length) }));
+    }
+
+    /** Takes in what the Node has been sent since: nothing over the capacity that it has accepted. */
+    look(): void {
+      if (this.node?.closed !== undefined) this.running.length = 0;
+      for (const opened of this.node?.opened.slice(this.#seen) ?? []) {
+        this.#seen++;
+        const id = opened.request.providerId;
+        const capacity = this.capacities[IDS.findIndex((each) => each === id)];
+        const before = this.running.filter((work) => work.id === id).length;
+        if (before >= (capacity ?? 0)) throw new Error(`${id} had ${before} of ${capacity}`);
+        if (this.accepted[id] !== capacity) throw new Error(`${id} has not accepted ${capacity}`);
+        const work = this.submitted[Number(opened.request.requestId)];
+        if (work === undefined) throw new Error("nobody asked for that");
+        // A Node whose connection died with the request on its way runs nothing.
+        if (this.node?.closed === undefined) this.running.push({ id, work, opened });
+      }
     }
 
     async answer(refused: readonly string[]): Promise<void> {
@@ -112,30 +137,17 @@ describe("under any order of reloads, work and connections", () => {
               fleet.capacities = action.node ? action.capacities : [undefined, undefined];
               await reload(world, configured(action.capacities, action.node));
               break;
-            case "submit": {
-              const id = IDS[action.model] ?? "p0";
-              const before = fleet.running.filter((work) => work.id === id).length;
-              try {
-                const tunnel = await world.submit({ model: id });
-                fleet.running.push({ id, tunnel, at: (fleet.node?.opened.length ?? 0) - 1 });
-                expect(before).toBeLessThan(fleet.capacities[action.model] ?? 0);
-                expect(fleet.accepted[id]).toBe(fleet.capacities[action.model]);
-              } catch (error) {
-                expect(error).toMatchObject({
-                  code: expect.stringMatching(/^(unknown_model|unavailable|capacity_exhausted)$/),
-                });
-              }
+            case "submit":
+              await fleet.submit(IDS[action.model] ?? "p0");
               break;
-            }
             case "finish":
             case "cancel": {
               const [work] = fleet.running.splice(action.which % Math.max(1, fleet.running.length), 1);
-              const opened = work && fleet.node?.opened[work.at];
-              if (work === undefined || opened === undefined) break;
-              if (action.do === "cancel") work.tunnel.cancel("enough");
-              sendStart(opened);
-              sendEnd(opened);
-              await world.settled(allFrames(work.tunnel));
+              if (work === undefined) break;
+              if (action.do === "cancel") work.work.withdraw();
+              sendStart(work.opened);
+              sendEnd(work.opened);
+              await world.settled(work.work.frames());
               break;
             }
             case "answer":
@@ -143,7 +155,6 @@ describe("under any order of reloads, work and connections", () => {
               break;
             case "late":
               await world.clock.advance(30_000);
-              if (fleet.node?.closed !== undefined) fleet.running.length = 0;
               break;
             case "cut":
               world.transport.links.at(-1)?.cut();
@@ -152,7 +163,7 @@ describe("under any order of reloads, work and connections", () => {
               break;
           }
           await world.clock.settle();
-          if (fleet.node?.closed !== undefined) fleet.running.length = 0;
+          fleet.look();
           for (const id of IDS) {
             const shown = world.edge
               .snapshot()
@@ -175,6 +186,7 @@ describe("under any order of reloads, work and connections", () => {
         await world.clock.advance(2_000);
         await closing;
         expect(world.edge.snapshot().streams).toBe(0);
+        expect(fleet.submitted.filter(({ state }) => state === "pending")).toEqual([]);
       }),
       { numRuns: 150 },
     );

@@ -2,10 +2,10 @@ import { create } from "@bufbuild/protobuf";
 import { NodeReadyRequestSchema, ProviderHealth, ProviderStatusSchema } from "@iop/wire";
 import { describe, expect, test } from "vitest";
 
-import { EdgeWorld, allFrames, brief, nodeRecord, provider } from "../test/edge-world.ts";
+import type { Submitted } from "../test/edge-world.ts";
+import { EdgeWorld, brief, nodeRecord, provider } from "../test/edge-world.ts";
 import { HandDrivenNode, sendBody, sendEnd, sendStart } from "../test/hand-driven-node.ts";
 import type { ReloadOptions } from "./edge-options.ts";
-import type { ProviderTunnel } from "./edge-service.ts";
 import type { ProviderRecord } from "./node-record.ts";
 
 const MODELS = [{ key: "m", candidates: [{ node: "n1", provider: "p1", target: "served" }] }];
@@ -31,18 +31,13 @@ function capacities(node: HandDrivenNode): string[] {
   );
 }
 
-async function finish(
-  world: EdgeWorld,
-  node: HandDrivenNode,
-  tunnel: ProviderTunnel,
-  at = 0,
-): Promise<string[]> {
+async function finish(world: EdgeWorld, node: HandDrivenNode, work: Submitted, at = 0): Promise<string[]> {
   const opened = node.opened[at];
   if (opened === undefined) throw new Error("no tunnel");
   sendStart(opened);
   sendBody(opened, "whole");
   sendEnd(opened);
-  return brief(await world.settled(allFrames(tunnel)));
+  return brief(await world.settled(work.frames()));
 }
 
 describe("a configuration that is wrong", () => {
@@ -64,7 +59,7 @@ describe("a configuration that is wrong", () => {
   ])("changes nothing: %s", async (_name, wrong, message) => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    await world.submit();
+    await world.begin();
     const before = world.edge.snapshot();
     expect(() => world.edge.reload(wrong)).toThrow(
       expect.objectContaining({ code: "invalid_config", message: expect.stringContaining(message) }),
@@ -72,7 +67,7 @@ describe("a configuration that is wrong", () => {
     await world.clock.settle();
     expect(world.edge.snapshot()).toEqual(before);
     expect(node.refreshes).toEqual([]);
-    await world.submit();
+    await world.begin();
   });
 
   test("is not looked at once the Edge shuts down", async () => {
@@ -86,14 +81,14 @@ describe("what callers see", () => {
   test("models and candidates are others at once, and what runs is not touched", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const running = await world.submit();
+    const running = await world.begin();
     await reload(
       world,
       config(undefined, [{ key: "new", candidates: [{ node: "n1", provider: "p1", target: "other" }] }]),
     );
     expect(world.edge.models()).toEqual([{ key: "new", candidates: 1, live: 1 }]);
     await expect(world.submit()).rejects.toMatchObject({ code: "unknown_model" });
-    await world.submit({ model: "new" });
+    await world.begin({ model: "new" });
     expect(node.last.request.target).toBe("other");
     expect(await finish(world, node, running)).toEqual(["start 200", "body whole", "end"]);
     // Nothing of it concerns the Node.
@@ -123,11 +118,11 @@ describe("a provider", () => {
   test("whose configuration changed gets no new work until the Node has accepted it; its leases count on", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const running = await world.submit();
+    const running = await world.begin();
     world.edge.reload(config([provider("p1", { capacity: 1, endpoint: "http://127.0.0.1:9000" })]));
     // In the same turn.
-    const refused = world.submit();
-    await expect(refused).rejects.toMatchObject({ code: "unavailable" });
+    const waiting = await world.begin();
+    expect([node.opened.length, waiting.state]).toEqual([1, "pending"]);
     expect(capacities(node)).toEqual(["2 p1=1"]);
     expect(world.provider()).toMatchObject({
       status: "unavailable",
@@ -144,22 +139,23 @@ describe("a provider", () => {
     expect(world.lifecycle).toEqual(["n1 connected", "n1 reconfigured"]);
     expect(world.edge.snapshot()).toMatchObject({ nodes: [{ config_revision: 2 }, {}] });
     // The work from before holds the only place.
-    await expect(world.submit()).rejects.toMatchObject({ code: "capacity_exhausted" });
+    expect([node.opened.length, waiting.state]).toEqual([1, "pending"]);
     expect(await finish(world, node, running)).toEqual(["start 200", "body whole", "end"]);
-    await world.submit();
+    expect(await finish(world, node, waiting, 1)).toEqual(["start 200", "body whole", "end"]);
   });
 
   test("with less capacity than it has work gets none before enough is over", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const [first, second] = [await world.submit(), await world.submit()];
+    const [first, second] = [await world.begin(), await world.begin()];
     await reload(world, config([provider("p1", { capacity: 1 })]));
     await node.answerRefresh();
     expect(world.provider()).toMatchObject({ in_flight: { normal: 2 }, capacity: { effective: 1 } });
+    const waiting = await world.begin();
     await finish(world, node, first, 0);
-    await expect(world.submit()).rejects.toMatchObject({ code: "capacity_exhausted" });
+    expect([node.opened.length, waiting.state]).toEqual([2, "pending"]);
     await finish(world, node, second, 1);
-    await world.submit();
+    expect(await finish(world, node, waiting, 2)).toEqual(["start 200", "body whole", "end"]);
   });
 
   test("that is not concerned is dispatched to all along", async () => {
@@ -167,7 +163,7 @@ describe("a provider", () => {
     const node = await HandDrivenNode.ready(world, {}, { p1: 0, p2: 0 });
     await reload(world, config([provider("p2", { capacity: 5 }), provider("p1")]));
     expect(world.provider("n1", "p2").status).toBe("unavailable");
-    await world.submit();
+    await world.begin();
     expect(node.opened).toHaveLength(1);
   });
 
@@ -189,13 +185,13 @@ describe("a provider", () => {
     expect(world.provider("n1", "p2").status).toBe("unavailable");
     await node.answerRefresh();
     expect(world.provider("n1", "p2")).toMatchObject({ status: "available", capacity: { effective: 3 } });
-    await world.submit({ model: "m2" });
+    await world.begin({ model: "m2" });
   });
 
   test("that is gone gets nothing new, and is shown for as long as it has work", async () => {
     const world = await EdgeWorld.listening(config([provider("p1"), provider("p2")]));
     const node = await HandDrivenNode.ready(world, {}, { p1: 0, p2: 0 });
-    const running = await world.submit();
+    const running = await world.begin();
     await reload(world, config([provider("p2")], []));
     expect(world.edge.snapshot().nodes[0]?.providers.map(({ id }) => id)).toEqual(["p2", "p1"]);
     expect(world.provider()).toMatchObject({
@@ -212,7 +208,7 @@ describe("a provider", () => {
   test("that comes back while it still has work has that work", async () => {
     const world = await EdgeWorld.listening(config([provider("p1", { capacity: 1 })]));
     const node = await HandDrivenNode.ready(world);
-    const running = await world.submit();
+    const running = await world.begin();
     await reload(world, config([provider("p2")], []));
     await node.answerRefresh();
     await reload(world, config([provider("p1", { capacity: 1 })]));
@@ -221,27 +217,28 @@ describe("a provider", () => {
     expect(world.edge.snapshot().nodes[0]?.providers).toMatchObject([
       { id: "p1", status: "available", in_flight: { normal: 1 } },
     ]);
-    await expect(world.submit()).rejects.toMatchObject({ code: "capacity_exhausted" });
+    const waiting = await world.begin();
+    expect([node.opened.length, waiting.state]).toEqual([1, "pending"]);
     await finish(world, node, running);
-    await world.submit();
+    expect(await finish(world, node, waiting, 1)).toEqual(["start 200", "body whole", "end"]);
   });
 
-  test("that comes back before its Node has heard that it was gone is as it was", async () => {
+  test("that is taken out and put back before the Node has heard of it is as healthy as before", async () => {
     const world = await EdgeWorld.listening(config([provider("p1"), provider("p2")]));
     const node = await HandDrivenNode.ready(world, {}, { p1: 0, p2: 0 });
-    await reload(world, config([provider("p1"), provider("p2", { capacity: 5 })]));
-    await reload(world, config([provider("p2", { capacity: 5 })], []));
-    await reload(world, config([provider("p1"), provider("p2", { capacity: 5 })]));
-    expect(world.provider().status).toBe("available");
+    // While the Node has not answered to this, the next is not sent.
+    await reload(world, config([provider("p1"), provider("p2", { capacity: 3 })]));
+    await reload(world, config([provider("p2")], []));
+    await reload(world, config([provider("p1"), provider("p2", { capacity: 3 })]));
     await node.answerRefresh();
-    expect(capacities(node)).toEqual(["2 p1=2 p2=5"]);
-    await world.submit();
+    expect(capacities(node)).toEqual(["2 p1=2 p2=3"]);
+    expect(world.provider()).toMatchObject({ status: "available", health: "ok" });
   });
 
   test("that is switched off and on keeps its work", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const running = await world.submit();
+    const running = await world.begin();
     await reload(world, config([provider("p1", { enabled: false })]));
     expect(capacities(node)).toEqual(["2"]);
     expect(world.provider()).toMatchObject({
@@ -413,7 +410,7 @@ describe("a node that is gone", () => {
   test("is drained: what runs ends whole, then its connection, and its token is unknown", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const running = await world.submit();
+    const running = await world.begin();
     await reload(world, without);
     expect(node.goAways).toMatchObject([
       { reason: "this node has been removed from the Edge's configuration" },
@@ -437,20 +434,20 @@ describe("a node that is gone", () => {
     const world = await EdgeWorld.listening({ drainTimeoutMs: 5_000 });
     const [node, idle] = [await HandDrivenNode.ready(world), await HandDrivenNode.dial(world)];
     await idle.register({ token: "token-2", nodeName: "n2", instanceId: "i2" });
-    const running = await world.submit();
+    const running = await world.begin();
     await reload(world, { nodes: [], models: [] });
     expect(idle.closed).toBeDefined();
     await world.clock.advance(4_999);
     expect(node.closed).toBeUndefined();
     await world.clock.advance(1);
-    expect(brief(await allFrames(running))).toEqual(["error node_disconnected"]);
+    expect(brief(await running.frames())).toEqual(["error node_disconnected"]);
     expect(world.edge.snapshot()).toMatchObject({ nodes: [], streams: 0 });
   });
 
   test("that comes back while it drains is let go, and then registers anew", async () => {
     const world = await EdgeWorld.listening();
     const node = await HandDrivenNode.ready(world);
-    const running = await world.submit();
+    const running = await world.begin();
     await reload(world, without);
     await reload(world, config([provider("p1", { capacity: 3 })]));
     await expect(world.submit()).rejects.toMatchObject({ code: "unavailable" });
@@ -461,7 +458,7 @@ describe("a node that is gone", () => {
     const again = await HandDrivenNode.dial(world);
     expect((await again.register()).accepted).toBe(true);
     await again.becomeReady({ p1: 0 }, { revision: 3n });
-    await world.submit();
+    await world.begin();
   });
 });
 
@@ -472,7 +469,7 @@ test("a token that changes holds from the next registration on", async () => {
     nodes: [nodeRecord("n1", "fresh"), nodeRecord("n2", "token-2"), nodeRecord("n3", "token-3")],
     models: MODELS,
   });
-  await world.submit();
+  await world.begin();
   expect(node.closed).toBeUndefined();
   const stale = await HandDrivenNode.dial(world);
   expect((await stale.register()).accepted).toBe(false);

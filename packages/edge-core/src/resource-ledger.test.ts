@@ -1,11 +1,12 @@
 import { create } from "@bufbuild/protobuf";
 import type { ProviderStatus } from "@iop/wire";
+import { createVirtualClock } from "@iop/wire";
 import { ProviderHealth, ProviderStatusSchema } from "@iop/wire";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 
-import type { Lease, Resource, ResourceOptions } from "./resource-ledger.ts";
 import { ResourceLedger } from "./resource-ledger.ts";
+import type { Lease, Resource, ResourceOptions } from "./resource.ts";
 
 function status(
   maxConcurrency: number,
@@ -24,28 +25,28 @@ function configured(ledger: ResourceLedger, options: ResourceOptions): Resource 
 }
 
 function online(capacity: number, reported = 0): { ledger: ResourceLedger; resource: Resource } {
-  const ledger = new ResourceLedger();
+  const ledger = new ResourceLedger(createVirtualClock());
   const resource = configured(ledger, { capacity, enabled: true });
   ledger.activate("n", 1, [status(reported)]);
   return { ledger, resource };
 }
 
 function granted(resource: Resource): Lease {
-  const lease = resource.acquire();
+  const lease = resource.acquire(0);
   if (lease === undefined) throw new Error("no lease");
   return lease;
 }
 
 describe("a resource", () => {
   test("is offline and empty until its node is ready", () => {
-    const resource = configured(new ResourceLedger(), { capacity: 2, enabled: true });
+    const resource = configured(new ResourceLedger(createVirtualClock()), { capacity: 2, enabled: true });
     expect(resource).toMatchObject({
       live: false,
       health: "offline",
       effectiveCapacity: 0,
       configuredCapacity: 2,
     });
-    expect(resource.acquire()).toBeUndefined();
+    expect(resource.acquire(0)).toBeUndefined();
   });
 
   test("has the lower of the configured and the reported capacity", () => {
@@ -58,12 +59,12 @@ describe("a resource", () => {
     const { resource } = online(2);
     const first = granted(resource);
     granted(resource);
-    expect(resource.acquire()).toBeUndefined();
+    expect(resource.acquire(0)).toBeUndefined();
     first.release();
     first.release();
     expect(resource.inFlight).toBe(1);
     granted(resource);
-    expect(resource.acquire()).toBeUndefined();
+    expect(resource.acquire(0)).toBeUndefined();
   });
 
   test("a lowered capacity stops new leases and keeps the old ones", () => {
@@ -73,7 +74,7 @@ describe("a resource", () => {
     ledger.report("n", 1, status(1));
     expect(resource).toMatchObject({ inFlight: 2, effectiveCapacity: 1 });
     second.release();
-    expect(resource.acquire()).toBeUndefined();
+    expect(resource.acquire(0)).toBeUndefined();
   });
 
   test("a quarantined lease is returned, and lowers the capacity until it is released", () => {
@@ -94,20 +95,20 @@ describe("a resource", () => {
     expect(resource).toMatchObject({ live: true, health: "degraded", reason: "x".repeat(256) });
     ledger.report("n", 1, status(0, ProviderHealth.OFFLINE, "down"));
     expect(resource).toMatchObject({ live: false, health: "offline", reason: "down", effectiveCapacity: 0 });
-    expect(resource.acquire()).toBeUndefined();
+    expect(resource.acquire(0)).toBeUndefined();
     ledger.report("n", 1, status(0, ProviderHealth.UNSPECIFIED));
     expect(resource.live).toBe(false);
   });
 
   test("one that its node does not report does not serve", () => {
-    const ledger = new ResourceLedger();
+    const ledger = new ResourceLedger(createVirtualClock());
     const resource = configured(ledger, { capacity: 1, enabled: true });
     ledger.activate("n", 1, []);
     expect(resource).toMatchObject({ live: false, reason: "the Node has not reported it" });
   });
 
   test("one that is not enabled does not serve, whatever its node says", () => {
-    const ledger = new ResourceLedger();
+    const ledger = new ResourceLedger(createVirtualClock());
     const resource = configured(ledger, { capacity: 1, enabled: false });
     ledger.activate("n", 1, [status(1)]);
     expect(resource.live).toBe(false);
@@ -169,7 +170,7 @@ describe("under any order of events", () => {
   test("the counts are those of the live leases, and no grant is over the capacity", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 4 }), fc.array(step, { maxLength: 80 }), (capacity, steps) => {
-        const ledger = new ResourceLedger();
+        const ledger = new ResourceLedger(createVirtualClock());
         const resource = configured(ledger, { capacity, enabled: true });
         const leases: { lease: Lease; state: State }[] = [];
         const count = (state: State): number => leases.filter((entry) => entry.state === state).length;
@@ -199,7 +200,7 @@ describe("under any order of events", () => {
             case "acquire": {
               const room =
                 up && healthy ? Math.min(capacity, reported) - count("quarantined") - count("live") : 0;
-              const lease = resource.acquire();
+              const lease = resource.acquire(0);
               expect(lease !== undefined).toBe(room > 0);
               if (lease !== undefined) leases.push({ lease, state: "live" });
               break;

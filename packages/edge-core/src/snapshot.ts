@@ -44,13 +44,23 @@ export interface ProviderSnapshot {
   readonly health: "ok" | "degraded" | "offline";
   /** Why it is not ok, for people. */
   readonly reason?: string;
-  readonly capacity: { readonly configured: number; readonly effective: number };
+  /** `long_*`: of the capacity, what requests with a long input may use; 0 where no input counts as long. */
+  readonly capacity: {
+    readonly configured: number;
+    readonly effective: number;
+    readonly long_configured: number;
+    readonly long_effective: number;
+  };
+  /** Disjoint: their sum is what is in flight. */
   readonly in_flight: { readonly normal: number; readonly long: number };
+  /** Its Node has refused work lately: it counts as full for a short while. */
+  readonly saturated?: boolean;
   readonly quarantined: number;
 }
 
 export interface ModelSnapshot {
   readonly key: string;
+  /** Requests that wait for a provider of it. */
   readonly waiting: number;
   readonly candidates: number;
   readonly live: number;

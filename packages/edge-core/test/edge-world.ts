@@ -53,15 +53,23 @@ export class EdgeWorld {
     return promise;
   }
 
-  submit(overrides: Partial<TunnelSubmission> = {}): Promise<ProviderTunnel> {
-    return this.settled(
-      this.edge.submitProviderTunnel({
-        model: "m",
-        operation: "chat_completions",
-        buildBody: (target) => [Buffer.from(`{"model":"${target}"}`)],
-        ...overrides,
-      }),
-    );
+  /** Submits, and lets happen what can happen at once. */
+  async begin(overrides: Partial<TunnelSubmission> = {}): Promise<Submitted> {
+    const submitted = new Submitted(this.edge, {
+      model: "m",
+      operation: "chat_completions",
+      buildBody: (target) => [Buffer.from(`{"model":"${target}"}`)],
+      ...overrides,
+    });
+    await this.clock.settle();
+    return submitted;
+  }
+
+  /** As `begin`, for what is decided at once; fails otherwise. */
+  async submit(overrides: Partial<TunnelSubmission> = {}): Promise<ProviderTunnel> {
+    const submitted = await this.begin(overrides);
+    if (submitted.state === "pending") throw new Error("the submission is not decided yet");
+    return submitted.tunnel;
   }
 
   provider(node = "n1", id = "p1"): ProviderSnapshot {
@@ -76,6 +84,39 @@ export class EdgeWorld {
   /** Types of the node events, with their codes. */
   get lifecycle(): string[] {
     return this.nodeEvents.map(({ node, type, code }) => [node, type, code].filter(Boolean).join(" "));
+  }
+}
+
+/** A submission under way: waiting, or sent and not answered yet, until there is a tunnel or an error. */
+export class Submitted {
+  readonly tunnel: Promise<ProviderTunnel>;
+  /** `refused`: an EdgeError or another one. */
+  state: "pending" | "answered" | "refused" = "pending";
+  readonly #abort = new AbortController();
+
+  constructor(edge: Edge, submission: TunnelSubmission) {
+    const signal = submission.signal ?? this.#abort.signal;
+    this.tunnel = edge.submitProviderTunnel({ ...submission, signal });
+    this.tunnel.then(
+      () => {
+        this.state = "answered";
+      },
+      () => {
+        this.state = "refused";
+      },
+    );
+  }
+
+  /** Every frame from here on, to the last. */
+  frames(): Promise<TunnelFrame[]> {
+    const frames = this.tunnel.then(allFrames);
+    frames.catch(() => {});
+    return frames;
+  }
+
+  /** By the submission's own signal, where it has none of the test's. */
+  withdraw(): void {
+    this.#abort.abort();
   }
 }
 

@@ -33,6 +33,10 @@ export interface RunMessage {
     readonly reasoning_tokens?: number;
     readonly cached_input_tokens?: number;
   };
+  /** How long it waited for a provider; part of the two below. */
+  readonly queued_ms: number;
+  /** Providers that were asked; all but the last refused it. */
+  readonly attempts: number;
   readonly first_byte_ms?: number;
   readonly duration_ms: number;
   /** ISO 8601. */
@@ -57,6 +61,8 @@ export function runMessage(event: RunOutcomeEvent): RunMessage {
     ...text("code", event.code),
     ...(event.status === undefined ? {} : { status: event.status }),
     ...(usage === undefined ? {} : { usage: tokens(usage) }),
+    queued_ms: tenths(event.queuedMs),
+    attempts: event.attempts,
     ...(firstByteMs === undefined ? {} : { first_byte_ms: tenths(firstByteMs) }),
     duration_ms: tenths(event.durationMs),
     at: event.at,

@@ -10,6 +10,8 @@ export interface ApiKey {
   readonly sha256: string;
   /** Models that the key may use, with `*` for any run of characters. */
   readonly models: readonly string[];
+  /** Of its requests among those that wait; higher goes first. Default 0. */
+  readonly priority?: number | undefined;
 }
 
 interface StoredKey {
@@ -33,6 +35,8 @@ export class KeyRing {
         throw invalid(`apiKeys: sha256 of "${key.name}" is not 64 hexadecimal digits`);
       if (names.has(key.name)) throw invalid(`apiKeys: "${key.name}" is there twice`);
       if (digests.has(sha256)) throw invalid(`apiKeys: "${key.name}" has the key of another entry`);
+      if (key.priority !== undefined && !Number.isSafeInteger(key.priority))
+        throw invalid(`apiKeys: priority of "${key.name}" is not a whole number`);
       names.add(key.name);
       digests.add(sha256);
       return { key, digest: Buffer.from(sha256, "hex") };

@@ -18,6 +18,8 @@ describe("the event stream", () => {
     edge.run({
       principal: "alice",
       status: 200,
+      queuedMs: 0.26,
+      attempts: 2,
       firstByteMs: 1.26,
       usage: { inputTokens: 3, cachedInputTokens: 0 },
     });
@@ -49,6 +51,8 @@ describe("the event stream", () => {
           outcome: "completed",
           status: 200,
           usage: { input_tokens: 3, cached_input_tokens: 0 },
+          queued_ms: 0.3,
+          attempts: 2,
           first_byte_ms: 1.3,
           duration_ms: 12.3,
           at: "2026-12-01T00:00:00.000Z",

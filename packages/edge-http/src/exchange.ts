@@ -1,11 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { ProviderTunnel, RunDispatch, Usage } from "@iop/edge-core";
+import type { ProviderTunnel, QueueWait, RunDispatch, Usage } from "@iop/edge-core";
 import type { ApiKey } from "./api-keys.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
 import { errorEnvelope } from "./error-envelope.ts";
 import type { HttpSurfaceError } from "./http-surface-error.ts";
+import { attributionHeaders, queueHeaders } from "./own-headers.ts";
 import type { RequestInfo, RequestOutcome } from "./request-info.ts";
 import type { ResponseHead } from "./response-head.ts";
 
@@ -24,6 +25,7 @@ export function latestExchange(socket: Socket): Exchange | undefined {
 
 export interface ExchangeSettings {
   readonly slowConsumerMs: number;
+  readonly attributionHeaders: boolean;
   readonly onRequest: ((info: RequestInfo) => void) | undefined;
 }
 
@@ -39,6 +41,8 @@ export class Exchange {
   key: ApiKey | undefined;
   model: string | undefined;
   usage: Usage | undefined;
+  /** How it waited for a provider. */
+  queue: QueueWait | undefined;
   /** Bytes of the request body that have been read. */
   receivedBytes = 0;
   /** Called once when the client's connection is lost or the response is complete. */
@@ -55,6 +59,10 @@ export class Exchange {
   #code: string | undefined;
   #status = 0;
   #over = false;
+  /** Whether the Edge is being asked; until it answers, nobody knows whether it was dispatched. */
+  #submitting = false;
+  #durationMs = 0;
+  #reported = false;
   /** The head is written but may still be held back, to go out with the first body bytes. */
   #headHeld = false;
   #contentLength: number | undefined;
@@ -109,9 +117,30 @@ export class Exchange {
     });
   }
 
+  /** What this surface adds to its responses; `reason`: of the wait, if there was one. */
+  ownHeaders(reason?: string): string[] {
+    const headers = ["x-iop-request-id", this.id];
+    if (this.#dispatch !== undefined && this.#settings.attributionHeaders)
+      headers.push(...attributionHeaders(this.#dispatch));
+    if (this.queue !== undefined) headers.push(...queueHeaders(this.queue, reason));
+    return headers;
+  }
+
+  /** The Edge is asked; `settled` follows, and the outcome is not reported before it. */
+  submit(): void {
+    this.#submitting = true;
+  }
+
+  /** The Edge has answered, if by a tunnel that is attached. */
+  settled(): void {
+    this.#submitting = false;
+    if (this.#over) this.#report();
+  }
+
   /** From here on the client's leaving cancels the tunnel. */
   attach(tunnel: ProviderTunnel): void {
     this.#dispatch = tunnel.dispatch;
+    this.queue = tunnel.queue;
     this.#abort = undefined;
     if (this.#over) tunnel.cancel("client_closed");
     else this.#tunnel = tunnel;
@@ -228,6 +257,13 @@ export class Exchange {
     const over = this.onOver;
     this.onOver = undefined;
     over?.();
+    this.#durationMs = performance.now() - this.#startedAt;
+    if (!this.#submitting) this.#report();
+  }
+
+  #report(): void {
+    if (this.#reported || this.#outcome === undefined) return;
+    this.#reported = true;
     this.#settings.onRequest?.({
       requestId: this.id,
       method: this.req.method ?? "",
@@ -235,9 +271,10 @@ export class Exchange {
       key: this.key?.name,
       model: this.model?.slice(0, 256),
       status: this.#status,
-      durationMs: performance.now() - this.#startedAt,
+      durationMs: this.#durationMs,
       outcome: this.#outcome,
       code: this.#code,
+      queuedMs: this.queue?.waitedMs,
       dispatch: this.#dispatch,
       usage: this.usage,
     });
@@ -248,7 +285,7 @@ export class Exchange {
     this.#status = status;
     const body = Buffer.from(json);
     headers.push("content-type", "application/json", "content-length", String(body.byteLength));
-    headers.push("x-iop-request-id", this.id);
+    headers.push(...this.ownHeaders());
     const rest = this.#unreadBytes();
     // A client that was not told to go on may send its body or not: nobody can say what comes next.
     const abandoned = closesConnection || (this.#awaitsContinue && rest > 0);

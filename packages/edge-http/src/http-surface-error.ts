@@ -16,8 +16,8 @@
  * - `model_not_found` 404: unknown, or not for this key.
  * - `invalid_provider_response` 502: the provider's answer cannot be relayed as HTTP.
  * - any code of the Edge or the Node: 400 `invalid_request`, `unsupported_operation`; 413 `body_too_large`;
- *   429 `capacity_exhausted`; 503 `unavailable`, `provider_unavailable`, `draining`, `node_draining`;
- *   504 `first_byte_timeout`, `idle_timeout`; 500 `internal`; 502 for all others.
+ *   429 `queue_full`, `queue_timeout`, `capacity_exhausted`; 503 `unavailable`, `provider_unavailable`,
+ *   `draining`, `node_draining`; 504 `first_byte_timeout`, `idle_timeout`; 500 `internal`; 502 for all others.
  */
 export class HttpSurfaceError extends Error {
   override readonly name = "HttpSurfaceError";

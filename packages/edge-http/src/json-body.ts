@@ -6,6 +6,7 @@ import {
   type RequestScanner,
 } from "@iop/provider-protocols";
 import { HttpSurfaceError } from "./http-surface-error.ts";
+import { PROMPT_CACHE_KEY } from "./session-name.ts";
 
 /**
  * A request body that is read without being parsed: its chunks, and where its `model` stands. All that
@@ -13,8 +14,8 @@ import { HttpSurfaceError } from "./http-surface-error.ts";
  */
 export class JsonBody {
   #chunks: Uint8Array[] = [];
-  #scanner: RequestScanner | undefined = createRequestScanner();
-  #model: RequestScan["model"];
+  #scanner: RequestScanner | undefined = createRequestScanner({ keys: [PROMPT_CACHE_KEY] });
+  #scan: RequestScan | undefined;
 
   /** @throws HttpSurfaceError `invalid_json`, `duplicate_key`, `invalid_model` */
   push(chunk: Uint8Array): void {
@@ -32,29 +33,37 @@ export class JsonBody {
    */
   end(): string {
     try {
-      this.#model = this.#scanner?.end().model;
+      this.#scan = this.#scanner?.end();
     } catch (error) {
       throw refusal(error);
     }
     this.#scanner = undefined;
-    if (this.#model === undefined || this.#model.value === "")
+    const model = this.#scan?.model;
+    if (model === undefined || model.value === "")
       throw new HttpSurfaceError("missing_model", 400, "You must provide a model parameter.", {
         param: "model",
       });
-    return this.#model.value;
+    return model.value;
+  }
+
+  /** The complete body's `prompt_cache_key`, where it is a string of sensible length. */
+  get promptCacheKey(): string | undefined {
+    const json = this.#scan?.values.get(PROMPT_CACHE_KEY)?.json;
+    const value: unknown = json === undefined ? undefined : JSON.parse(json);
+    return typeof value === "string" ? value : undefined;
   }
 
   /** The chunks with `target` in the place of the model's name; every other byte as it came. */
   withModel(target: string): readonly Uint8Array[] {
-    if (this.#model === undefined) throw new Error("the body is not complete");
-    return replaceModel(this.#chunks, this.#model, target);
+    if (this.#scan?.model === undefined) throw new Error("the body is not complete");
+    return replaceModel(this.#chunks, this.#scan.model, target);
   }
 
   /** Lets go of the bytes. */
   drop(): void {
     this.#chunks = [];
     this.#scanner = undefined;
-    this.#model = undefined;
+    this.#scan = undefined;
   }
 }
 

@@ -27,6 +27,7 @@ export function createRequestHandler(options: HttpSurfaceOptions): RequestHandle
   };
   const settings = {
     slowConsumerMs: positive("slowConsumerMs", options.slowConsumerMs ?? 30_000),
+    attributionHeaders: options.attributionHeaders ?? true,
     onRequest,
   };
   const access = options.access instanceof HttpAccess ? options.access : new HttpAccess(options.access);

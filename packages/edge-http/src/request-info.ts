@@ -32,6 +32,8 @@ export interface RequestInfo {
    * `content_length_not_reached` where the provider did not keep to what it announced.
    */
   readonly code: string | undefined;
+  /** How long it waited for a provider, in milliseconds; undefined where it was refused without. */
+  readonly queuedMs: number | undefined;
   /** Who served it. */
   readonly dispatch: RunDispatch | undefined;
   /** As the provider reported it. */

@@ -15,10 +15,10 @@ export interface ResponseHead {
 
 /**
  * The provider's status and end-to-end headers as it sent them, and what this surface adds:
- * `x-iop-request-id`, and `x-accel-buffering: no` on a streamed body, without which nginx holds it back.
+ * its `own` headers (name, value, …), and `x-accel-buffering: no` on a streamed body, without which nginx holds it back.
  * @throws HttpSurfaceError `invalid_provider_response`
  */
-export function responseHead(status: number, source: HeaderList, requestId: string): ResponseHead {
+export function responseHead(status: number, source: HeaderList, own: readonly string[]): ResponseHead {
   if (!Number.isInteger(status) || status < 200 || status > 999)
     throw invalidResponse(`status ${status} cannot end an exchange`);
   const hasBody = status !== 204 && status !== 304;
@@ -40,7 +40,7 @@ export function responseHead(status: number, source: HeaderList, requestId: stri
     headers.push(name, value);
   }
   if (contentLength === undefined && hasBody && !unbuffered) headers.push("x-accel-buffering", "no");
-  headers.push("x-iop-request-id", requestId);
+  headers.push(...own);
   return { status, headers, contentLength, hasBody };
 }
 

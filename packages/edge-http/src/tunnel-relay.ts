@@ -6,22 +6,12 @@ import { fromUpstream } from "./upstream-error.ts";
 
 /**
  * Hands a tunnelled response to the client, frame by frame: the next one is asked for only when the
- * client's connection has taken the one before. `answered` is called once, at the first frame.
+ * client's connection has taken the one before. The tunnel is attached.
  * @throws HttpSurfaceError where the answer is an error of ours
  */
-export async function relayTunnel(
-  exchange: Exchange,
-  tunnel: ProviderTunnel,
-  answered: () => void,
-): Promise<void> {
-  exchange.attach(tunnel);
+export async function relayTunnel(exchange: Exchange, tunnel: ProviderTunnel): Promise<void> {
   let started = false;
-  let waiting = true;
   for await (const frame of tunnel) {
-    if (waiting) {
-      waiting = false;
-      answered();
-    }
     // Leaving the loop also cancels the tunnel.
     if (exchange.decided) return;
     if (!started && (frame.kind === "body" || frame.kind === "end")) throw brokenOrder();
@@ -54,7 +44,7 @@ export async function relayTunnel(
 }
 
 function begin(exchange: Exchange, { status, headers }: Extract<TunnelFrame, { kind: "start" }>): void {
-  const head = responseHead(status, headers, exchange.id);
+  const head = responseHead(status, headers, exchange.ownHeaders("busy"));
   try {
     exchange.begin(head);
   } catch (error) {

@@ -1,4 +1,4 @@
-import type { EdgeService, ProviderTunnel } from "@iop/edge-core";
+import { EdgeError, type EdgeService, type ProviderTunnel } from "@iop/edge-core";
 import { mayUse } from "./api-keys.ts";
 import type { BufferedShare } from "./buffered-bytes.ts";
 import type { Exchange } from "./exchange.ts";
@@ -6,8 +6,12 @@ import { modelNotFound } from "./http-surface-error.ts";
 import { JsonBody } from "./json-body.ts";
 import { type BodyLimits, checkJsonHead, readJsonBody } from "./json-request.ts";
 import { providerHeaders } from "./provider-headers.ts";
+import { sessionName } from "./session-name.ts";
 import { relayTunnel } from "./tunnel-relay.ts";
 import { fromSubmission } from "./upstream-error.ts";
+
+/** Of a request's body; what English text and code come to on average. Good enough to tell long from short. */
+const BYTES_PER_TOKEN = 4;
 
 export interface TunnelRouteSettings {
   readonly edge: EdgeService;
@@ -27,8 +31,9 @@ export async function serveTunnel(
   const share = settings.limits.buffered.share();
   try {
     const tunnel = await openTunnel(exchange, operation, settings, share);
-    // The bytes count until the provider answers: before that they may still be on their way to it.
-    if (tunnel !== undefined) await relayTunnel(exchange, tunnel, share.release);
+    // The bytes count until the provider answers: before that they wait, or are on their way to it.
+    share.release();
+    if (tunnel !== undefined) await relayTunnel(exchange, tunnel);
   } finally {
     share.release();
   }
@@ -49,8 +54,9 @@ async function openTunnel(
     if (!mayUse(exchange.key, model)) throw modelNotFound(model);
     await exchange.turn();
     if (exchange.over) return undefined;
+    exchange.submit();
     try {
-      return await edge.submitProviderTunnel({
+      const tunnel = await edge.submitProviderTunnel({
         requestId: exchange.id,
         model,
         operation,
@@ -58,10 +64,18 @@ async function openTunnel(
         headers: providerHeaders(exchange.req),
         buildBody: (target) => body.withModel(target),
         ...(exchange.key === undefined ? {} : { principal: exchange.key.name }),
+        priority: exchange.key?.priority ?? 0,
+        inputTokens: Math.ceil(exchange.receivedBytes / BYTES_PER_TOKEN),
+        session: sessionName(exchange.req.headers, body.promptCacheKey),
         signal: exchange.signal,
       });
+      exchange.attach(tunnel);
+      return tunnel;
     } catch (error) {
+      if (EdgeError.is(error)) exchange.queue = error.queue;
       throw fromSubmission(error, model);
+    } finally {
+      exchange.settled();
     }
   } finally {
     body.drop();

@@ -1,5 +1,6 @@
 import { EdgeError } from "@iop/edge-core";
 import { HttpSurfaceError, modelNotFound } from "./http-surface-error.ts";
+import { QUEUE_REASON } from "./own-headers.ts";
 
 /** Nodes redial every two seconds, so asking sooner is in vain. */
 const RETRY_UNAVAILABLE_SEC = "2";
@@ -30,9 +31,13 @@ export function fromUpstream(code: string, message: string, cause?: unknown): Ht
       return answer(400);
     case "body_too_large":
       return answer(413);
+    case "queue_full":
+    case "queue_timeout":
+      return answer(429, { "retry-after": RETRY_BUSY_SEC, [QUEUE_REASON]: code });
     case "capacity_exhausted":
       return answer(429, { "retry-after": RETRY_BUSY_SEC });
     case "unavailable":
+      return answer(503, { "retry-after": RETRY_UNAVAILABLE_SEC, [QUEUE_REASON]: code });
     case "provider_unavailable":
     case "draining":
     case "node_draining":

@@ -408,7 +408,7 @@ describe("Multiplexer", () => {
     harness.edge.close(lost);
     harness.edge.close(new WireError("closed", "again"));
     await harness.clock.settle();
-    expect(exchange.ends).toEqual([{ cause: "connection", error: lost }]);
+    expect(exchange.ends).toEqual([{ cause: "connection", sent: true, error: lost }]);
     expect(exchange.failures).toEqual([lost]);
     expect(() => harness.open()).toThrow(lost);
   });

@@ -19,6 +19,10 @@ export interface StreamEnd {
    */
   readonly cause: "terminal" | "unsent" | "connection" | "cancel_timeout";
   readonly error?: WireError;
+  /** The terminal, where one came. */
+  readonly terminal?: StreamMessage;
+  /** False where nothing of the stream had been sent, so that nothing can have run. */
+  readonly sent: boolean;
 }
 
 /** What the opener of a stream wants to be told. Neither callback may throw. */
@@ -174,8 +178,10 @@ export class MuxStream implements WireStream {
     if (typeof wrong === "string") this.#violated(wrong);
     else if (this.#failure === undefined) this.#inbound.deliver(message, charged ? charge : 0);
     // A terminal says that the peer has stopped, whatever became of the stream here.
-    if (terminal)
-      this.#settle({ cause: "terminal", ...(this.#failure === undefined ? {} : { error: this.#failure }) });
+    if (terminal) {
+      const error = this.#failure === undefined ? {} : { error: this.#failure };
+      this.#settle({ cause: "terminal", sent: true, terminal: message, ...error });
+    }
   }
 
   /** The peer allows more. */
@@ -194,8 +200,9 @@ export class MuxStream implements WireStream {
 
   /** The connection is gone. */
   disconnected(error: WireError): void {
+    const sent = this.#outbound.started;
     this.#fail(error);
-    this.#settle({ cause: "connection", error });
+    this.#settle({ cause: "connection", sent, error });
   }
 
   /** The limit to send in a StreamCredit. */
@@ -207,7 +214,7 @@ export class MuxStream implements WireStream {
   writeNext(writer: FrameWriter, connectionCredit: number): number {
     const terminal = this.#outbound.endsNext;
     const charge = this.#outbound.writeNext(writer, connectionCredit);
-    if (terminal && charge > 0) this.#settle({ cause: "terminal" });
+    if (terminal && charge > 0) this.#settle({ cause: "terminal", sent: true });
     return charge;
   }
 
@@ -246,7 +253,7 @@ export class MuxStream implements WireStream {
 
   #stopPeer(reason: string): void {
     if (!this.#outbound.started) {
-      this.#settle({ cause: "unsent" });
+      this.#settle({ cause: "unsent", sent: false });
       return;
     }
     this.#state = "cancelling";
@@ -256,6 +263,7 @@ export class MuxStream implements WireStream {
       this.#state = "abandoned";
       this.#listener?.closed?.({
         cause: "cancel_timeout",
+        sent: true,
         error: new WireError("cancel_timeout", "cancelled, and the peer did not confirm"),
       });
     });

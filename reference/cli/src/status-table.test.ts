@@ -28,6 +28,12 @@ const status: EdgeStatus = {
           capacity: { configured: 8, effective: 7 },
           quarantined: 1,
         },
+        {
+          ...provider,
+          id: "full",
+          capacity: { configured: 4, effective: 4, long_effective: 2 },
+          saturated: true,
+        },
       ],
     },
     {
@@ -57,12 +63,13 @@ describe("the status table", () => {
   it("lines up in 80 columns", () => {
     expect(statusTable(status, { width: 80, now }).join("\n")).toBe(
       `
-Edge edge-1 (legacy), up 1 d 1 h, 1 of 2 nodes, 6 in flight, 2 waiting
+Edge edge-1 (legacy), up 1 d 1 h, 1 of 2 nodes, 9 in flight, 2 waiting
 
 NODE / PROVIDER  STATE        IN USE
 gpu-1            connected                for 2 h 5 min, round trip 0.4 ms
   vllm-a         ok           3 of 8
   tired          degraded     3 of 7      capacity lowered from 8; 1 in quarant…
+  full           ok           3 of 4      full, says its Node; 1 of 2 long
 gpu-2            offline
   ollama         offline      0 of 0      the node is not connected
 

@@ -80,13 +80,17 @@ function stateOf({ status, health }: ProviderStatus): string {
   return health === "offline" ? "offline" : "unavailable";
 }
 
-function providerNote({ reason, quarantined, capacity, status }: ProviderStatus): string {
+function providerNote(provider: ProviderStatus): string {
+  const { reason, quarantined, capacity, status, saturated = false, in_flight: use } = provider;
+  const { long_effective: long = 0 } = capacity;
   return [
     ...(status === "available" && capacity.effective < capacity.configured
       ? [`capacity lowered from ${capacity.configured}`]
       : []),
+    ...(saturated ? ["full, says its Node"] : []),
     ...(quarantined > 0 ? [`${quarantined} in quarantine`] : []),
     ...(reason === undefined ? [] : [reason]),
+    ...(long > 0 ? [`${use.long} of ${long} long`] : []),
   ].join("; ");
 }
 

@@ -59,9 +59,16 @@ describe("edge.yaml", () => {
         admin: { host: "127.0.0.1", port: 8081 },
       },
       heartbeat: { intervalMs: 2000, waitMs: 5000 },
-      limits: { bodyBytes: 33_554_432, streamWindowBytes: 262_144, connectionWindowBytes: 1_048_576 },
+      limits: {
+        bodyBytes: 33_554_432,
+        bufferedRequestBytes: 536_870_912,
+        streamWindowBytes: 262_144,
+        connectionWindowBytes: 1_048_576,
+      },
+      queue: { timeoutMs: 60_000, maxWaiting: 1_000, offlineGraceMs: 0 },
+      attributionHeaders: true,
       drainTimeoutMs: 30_000,
-      apiKeys: [{ name: "alice", sha256: digest("a"), models: ["*"] }],
+      apiKeys: [{ name: "alice", sha256: digest("a"), models: ["*"], priority: 0 }],
       profiles: {
         "openai-chat": {
           driver: "openai_chat",
@@ -93,10 +100,48 @@ describe("edge.yaml", () => {
       models: [
         {
           key: "qwen3",
-          candidates: [{ node: "gpu-1", provider: "vllm-a", target: "Qwen/Qwen3-32B" }],
+          candidates: [{ node: "gpu-1", provider: "vllm-a", target: "Qwen/Qwen3-32B", weight: 1 }],
         },
       ],
     });
+  });
+
+  it("takes what bounds and orders requests", () => {
+    const text = good
+      .replace("\n", "\n  queue: { timeout_sec: 1.5, max_waiting: 0, offline_grace_sec: 0.25 }\n")
+      .replace('models: ["*"]', 'models: ["*"], priority: -3')
+      .replace(
+        "        adapter: openai-compat\n",
+        "        adapter: openai-compat\n        capacity: 4\n        long: { capacity: 1, threshold_tokens: 32000 }\n",
+      )
+      .replace("target: Qwen/Qwen3-32B", "target: t, weight: 0.5");
+    const { config, warnings } = load(text);
+    expect(warnings).toEqual([]);
+    expect(config).toMatchObject({
+      queue: { timeoutMs: 1_500, maxWaiting: 0, offlineGraceMs: 250 },
+      apiKeys: [{ priority: -3 }],
+      nodes: [{ providers: [{ capacity: 4, long: { capacity: 1, thresholdTokens: 32_000 } }] }],
+      models: [{ candidates: [{ weight: 0.5 }] }],
+    });
+    expect(problems(text.replace("long: { capacity: 1", "long: { capacity: 5"))).toEqual([
+      expect.stringMatching(
+        /nodes\[0\]\.providers\[0\]\.long\.capacity: is more than the provider's capacity \(4\)$/,
+      ),
+    ]);
+    expect(problems(text.replace("weight: 0.5", "weight: 0"))).toEqual([
+      expect.stringContaining("models.qwen3.candidates[0].weight"),
+    ]);
+  });
+
+  it("judges bounds that depend on each other", () => {
+    const limits = "limits: { body_bytes: 1000, buffered_request_bytes: 999 }";
+    expect(problems(good.replace("\n", `\n  ${limits}\n`))).toEqual([
+      expect.stringMatching(/edge\.limits\.buffered_request_bytes: .*\(999\) .*\(1000\)$/),
+    ]);
+    const { warnings } = load(good.replace("\n", "\n  queue: { offline_grace_sec: 61 }\n"));
+    expect(warnings.map(({ line, message }) => [line, message])).toEqual([
+      [2, "requests wait 60 s at most (timeout_sec)"],
+    ]);
   });
 
   it("overrides a built-in profile key by key, and lowers its header", () => {
@@ -132,7 +177,7 @@ describe("edge.yaml", () => {
     http: { host: 0.0.0.0, port: 80800 }
     nodes: { host: 10.0.0.1 }
     admin: { host: 10.0.0.1 }
-  queue: { timeout_sec: 60 }
+  control_plane: { url: x }
 nodes:
   - name: gpu-1
     token: hunter2-is-my-token
@@ -153,7 +198,7 @@ models:
         "5:34: edge.listen.http.port: must be at most 65535",
         "6:20: edge.listen.nodes.host: is not loopback, and tokens and prompts would cross the network in plain text; configure edge.tls, or say insecure: true beside it",
         "7:20: edge.listen.admin.host: is not loopback; that needs a key beside it",
-        "8:3: edge.queue: is not supported by this version of IOP; remove it",
+        "8:3: edge.control_plane: is not supported by this version of IOP; remove it",
         "11:12: nodes[0].token: must be { env: NAME } or { sha256: … }; a secret itself never stands in this file",
         "13:52: nodes[0].providers[0].endpoint: must be an http or https URL without user, query or fragment",
         "13:84: nodes[0].providers[0].capacity: must be at least 1",

@@ -25,9 +25,16 @@ export interface EdgeConfig {
   readonly heartbeat: { readonly intervalMs: number; readonly waitMs: number };
   readonly limits: {
     readonly bodyBytes: number;
+    readonly bufferedRequestBytes: number;
     readonly streamWindowBytes: number;
     readonly connectionWindowBytes: number;
   };
+  readonly queue: {
+    readonly timeoutMs: number;
+    readonly maxWaiting: number;
+    readonly offlineGraceMs: number;
+  };
+  readonly attributionHeaders: boolean;
   readonly drainTimeoutMs: number;
   /** Of the Node port. Without: plain TCP. */
   readonly tls?: IdentityPem;
@@ -35,6 +42,7 @@ export interface EdgeConfig {
     readonly name: string;
     readonly sha256: string;
     readonly models: readonly string[];
+    readonly priority: number;
   }>;
   readonly profiles: Readonly<Record<string, ProtocolProfile>>;
   readonly nodes: readonly NodeRecord[];
@@ -90,9 +98,16 @@ function toEdgeConfig(file: EdgeFile, { identity }: EdgeReferences, env: Env): E
     },
     limits: {
       bodyBytes: edge.limits.body_bytes,
+      bufferedRequestBytes: edge.limits.buffered_request_bytes,
       streamWindowBytes: edge.limits.stream_window_bytes,
       connectionWindowBytes: edge.limits.connection_window_bytes,
     },
+    queue: {
+      timeoutMs: milliseconds(edge.queue.timeout_sec),
+      maxWaiting: edge.queue.max_waiting,
+      offlineGraceMs: milliseconds(edge.queue.offline_grace_sec),
+    },
+    attributionHeaders: edge.attribution_headers,
     drainTimeoutMs: milliseconds(edge.drain_timeout_sec),
     ...(identity === undefined ? {} : { tls: identity }),
     // A digest is missing only where the file is merely checked, and then nobody reads it.
@@ -100,6 +115,7 @@ function toEdgeConfig(file: EdgeFile, { identity }: EdgeReferences, env: Env): E
       name: key.name,
       sha256: digestOf(key, env) ?? "",
       models: key.models,
+      priority: key.priority,
     })),
     profiles: Object.fromEntries([
       ...builtInProfiles,
@@ -116,6 +132,9 @@ function toEdgeConfig(file: EdgeFile, { identity }: EdgeReferences, env: Env): E
         profile: provider.profile,
         ...(provider.endpoint === undefined ? {} : { endpoint: provider.endpoint }),
         capacity: provider.capacity,
+        ...(provider.long === undefined
+          ? {}
+          : { long: { capacity: provider.long.capacity, thresholdTokens: provider.long.threshold_tokens } }),
         usageAttribution: provider.usage_attribution,
         enabled: provider.enabled,
         ...(provider.auth === undefined ? {} : { authEnv: provider.auth.env }),

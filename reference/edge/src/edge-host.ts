@@ -42,6 +42,8 @@ export async function runEdge(
     edge,
     access,
     bodyBytes: config.limits.bodyBytes,
+    bufferedRequestBytes: config.limits.bufferedRequestBytes,
+    attributionHeaders: config.attributionHeaders,
     onRequest: (info) => {
       logRequest(info, log);
       metrics.request(info);
@@ -87,6 +89,7 @@ function makeEdge(config: EdgeConfig, log: Log): Edge {
     models: config.models,
     heartbeat: config.heartbeat,
     limits: config.limits,
+    queue: config.queue,
     drainTimeoutMs: config.drainTimeoutMs,
   });
 }
@@ -111,7 +114,8 @@ function logNodes(edge: Edge, log: Log): void {
 }
 
 function logRequest(info: RequestInfo, log: Log): void {
-  const { requestId, operation, model, key, status, durationMs, outcome, code, dispatch, usage } = info;
+  const { requestId, operation, model, key, status, queuedMs, durationMs, outcome, code, dispatch, usage } =
+    info;
   log.info(
     {
       request_id: requestId,
@@ -119,6 +123,7 @@ function logRequest(info: RequestInfo, log: Log): void {
       model,
       caller: key,
       status,
+      queued_ms: queuedMs === undefined ? undefined : Math.round(queuedMs),
       duration_ms: Math.round(durationMs),
       outcome,
       code,

@@ -10,8 +10,9 @@ const provider = {
   adapter: "openai-compat",
   status: "available",
   health: "ok",
-  capacity: { configured: 8, effective: 7 },
+  capacity: { configured: 8, effective: 7, long_configured: 2, long_effective: 2 },
   in_flight: { normal: 3, long: 1 },
+  saturated: true,
   quarantined: 1,
 } as const;
 
@@ -42,6 +43,8 @@ class FakeEdge {
       operation: "chat_completions",
       dispatch: { nodeId: "n", providerId: "p", target: "t", usageAttribution: "provider" },
       outcome: "completed",
+      queuedMs: 0,
+      attempts: 1,
       durationMs: 1_500,
       at: "",
       ...event,
@@ -59,6 +62,7 @@ const refused: RequestInfo = {
   durationMs: 1,
   outcome: "refused",
   code: "invalid_api_key",
+  queuedMs: undefined,
   dispatch: undefined,
   usage: undefined,
 };
@@ -102,6 +106,8 @@ it("shows the snapshot of the moment, and nothing of one before", async () => {
     'iop_provider_effective_capacity{node="n",provider="p"}': 7,
     'iop_provider_in_flight{node="n",provider="p",class="normal"}': 3,
     'iop_provider_in_flight{node="n",provider="p",class="long"}': 1,
+    'iop_provider_long_capacity{node="n",provider="p"}': 2,
+    'iop_provider_saturated{node="n",provider="p"}': 1,
     'iop_provider_quarantined{node="n",provider="p"}': 1,
     'iop_model_candidates{model="m"}': 3,
     'iop_model_live_candidates{model="m"}': 1,
@@ -125,14 +131,14 @@ it("counts each request once: by its run, or by its refusal", async () => {
     firstByteMs: 20,
     usage: { inputTokens: 5, outputTokens: 7, reasoningTokens: 2, cachedInputTokens: 0 },
   });
-  edge.run({ outcome: "error", code: "node_disconnected" });
+  edge.run({ outcome: "error", code: "node_disconnected", queuedMs: 2_000, attempts: 3 });
   edge.run({ status: 429 });
   const dispatch = { nodeId: "n", providerId: "p", target: "t", usageAttribution: "provider" };
   metrics.request({ ...refused, status: 200, outcome: "completed", code: undefined, model: "m", dispatch });
   metrics.request({ ...refused, status: 200, outcome: "completed", code: undefined, operation: "models" });
   metrics.request({ ...refused, operation: undefined, code: "not_found" });
   metrics.request(refused);
-  metrics.request({ ...refused, model: "m", code: "capacity_exhausted" });
+  metrics.request({ ...refused, model: "m", code: "queue_timeout", queuedMs: 60_000 });
   metrics.request({ ...refused, model: "m", outcome: "client_closed", code: undefined });
   for (let index = 0; index < 3; index++)
     metrics.request({ ...refused, model: `guess-${index}`, code: "model_not_found" });
@@ -142,10 +148,13 @@ it("counts each request once: by its run, or by its refusal", async () => {
     [`iop_requests_total{${where},outcome="error",code="node_disconnected"}`]: 1,
     [`iop_requests_total{${where},outcome="completed",code="http_429"}`]: 1,
     'iop_requests_total{model="",node="",provider="",outcome="refused",code="invalid_api_key"}': 1,
-    'iop_requests_total{model="m",node="",provider="",outcome="refused",code="capacity_exhausted"}': 1,
+    'iop_requests_total{model="m",node="",provider="",outcome="refused",code="queue_timeout"}': 1,
     'iop_requests_total{model="m",node="",provider="",outcome="cancelled",code=""}': 1,
     'iop_requests_total{model="<other>",node="",provider="",outcome="refused",code="model_not_found"}': 3,
   });
+  expect(samples.get(`iop_request_attempts_total{${where}}`)).toBe(5);
+  expect(samples.get('iop_queue_wait_seconds_count{model="m"}')).toBe(4);
+  expect(samples.get('iop_queue_wait_seconds_sum{model="m"}')).toBe(62);
   expect(samples.get(`iop_request_duration_seconds_sum{${where}}`)).toBe(4.5);
   expect(samples.get(`iop_request_first_byte_seconds_count{${where}}`)).toBe(1);
   expect(samples.get(`iop_request_first_byte_seconds_bucket{le="0.025",${where}}`)).toBe(1);

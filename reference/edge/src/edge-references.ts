@@ -40,8 +40,17 @@ const loose = z.looseObject({
         })
         .optional()
         .catch(undefined),
+      queue: z
+        .looseObject({
+          timeout_sec: z.number().optional().catch(undefined),
+          offline_grace_sec: z.number().optional().catch(undefined),
+        })
+        .optional()
+        .catch(undefined),
       limits: z
         .looseObject({
+          body_bytes: z.number().optional().catch(undefined),
+          buffered_request_bytes: z.number().optional().catch(undefined),
           stream_window_bytes: z.number().optional().catch(undefined),
           connection_window_bytes: z.number().optional().catch(undefined),
         })
@@ -65,6 +74,11 @@ const loose = z.looseObject({
           adapter: optionalText,
           profile: optionalText,
           endpoint: z.unknown().optional(),
+          capacity: z.number().optional().catch(undefined),
+          long: z
+            .looseObject({ capacity: z.number().optional().catch(undefined) })
+            .optional()
+            .catch(undefined),
           auth: z.unknown().optional(),
         }),
       ),
@@ -170,6 +184,23 @@ function checkNumbers(file: Loose, report: ConfigReport): void {
       ],
       `the connection's window (${connection}) must be at least a stream's (${stream})`,
     );
+  const { body_bytes: body = 33_554_432, buffered_request_bytes: buffered = 536_870_912 } =
+    file.edge?.limits ?? {};
+  if (buffered < body)
+    report.error(
+      [
+        "edge",
+        "limits",
+        file.edge?.limits?.buffered_request_bytes === undefined ? "body_bytes" : "buffered_request_bytes",
+      ],
+      `the bodies of all requests (${buffered}) must be allowed at least the longest body (${body})`,
+    );
+  const { timeout_sec: timeout = 60, offline_grace_sec: grace = 0 } = file.edge?.queue ?? {};
+  if (grace > timeout)
+    report.warning(
+      ["edge", "queue", "offline_grace_sec"],
+      `requests wait ${timeout} s at most (timeout_sec)`,
+    );
 }
 
 /** Names and secrets that tell callers or Nodes apart must differ. */
@@ -256,7 +287,9 @@ function checkProvider(
   path: ReadonlyArray<string | number>,
   provider: NonNullable<NonNullable<Loose["nodes"][number]>["providers"][number]>,
 ): void {
-  const { adapter, profile = "openai-chat", endpoint } = provider;
+  const { adapter, profile = "openai-chat", endpoint, capacity = 4, long } = provider;
+  if (long?.capacity !== undefined && long.capacity > capacity)
+    report.error([...path, "long", "capacity"], `is more than the provider's capacity (${capacity})`);
   const own = Object.hasOwn(file.protocol_profiles, profile) ? file.protocol_profiles[profile] : undefined;
   const builtIn = builtInProfiles.get(profile);
   if (own === undefined && builtIn === undefined && !Object.hasOwn(file.protocol_profiles, profile)) {

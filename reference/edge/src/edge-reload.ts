@@ -14,6 +14,8 @@ const FIXED: ReadonlyArray<readonly [key: string, read: (config: EdgeConfig) => 
   ["edge.listen.admin", ({ listen }) => listen.admin],
   ["edge.heartbeat", ({ heartbeat }) => heartbeat],
   ["edge.limits", ({ limits }) => limits],
+  ["edge.queue", ({ queue }) => queue],
+  ["edge.attribution_headers", ({ attributionHeaders }) => attributionHeaders],
   ["edge.drain_timeout_sec", ({ drainTimeoutMs }) => drainTimeoutMs],
   ["edge.tls", ({ tls }) => tls],
 ];

@@ -75,6 +75,7 @@ const edge = z.strictObject({
   limits: z
     .strictObject({
       body_bytes: bytes.max(2 ** 31 - 1).default(33_554_432),
+      buffered_request_bytes: bytes.max(2 ** 40).default(536_870_912),
       stream_window_bytes: bytes
         .min(65_536)
         .max(2 ** 30)
@@ -85,6 +86,14 @@ const edge = z.strictObject({
         .default(1_048_576),
     })
     .prefault({}),
+  queue: z
+    .strictObject({
+      timeout_sec: seconds.default(60),
+      max_waiting: z.int().min(0).max(1_000_000).default(1_000),
+      offline_grace_sec: seconds.default(0),
+    })
+    .prefault({}),
+  attribution_headers: z.boolean().default(true),
   drain_timeout_sec: seconds.default(30),
   tls: z.strictObject({ cert: path, key: path }).optional(),
 });
@@ -94,6 +103,7 @@ const apiKey = z
     name,
     ...secretFields,
     models: z.array(z.string().min(1)).min(1).default(["*"]),
+    priority: z.int().min(-1_000).max(1_000).default(0),
   })
   .refine(hasOneSecret, { error: ONE_SECRET });
 
@@ -128,12 +138,20 @@ const profile = z.strictObject({
   extensions: z.record(z.string().min(1), z.boolean()).optional(),
 });
 
+const MAX_CAPACITY = 100_000;
+
 const provider = z.strictObject({
   id: name,
   adapter: z.string().min(1).max(64),
   profile: z.string().min(1).default("openai-chat"),
   endpoint: endpoint.optional(),
-  capacity: z.int().min(1).max(100_000).default(4),
+  capacity: z.int().min(1).max(MAX_CAPACITY).default(4),
+  long: z
+    .strictObject({
+      capacity: z.int().min(0).max(MAX_CAPACITY),
+      threshold_tokens: z.int().min(1).max(1_000_000_000),
+    })
+    .optional(),
   usage_attribution: z.string().min(1).max(64).default("provider"),
   enabled: z.boolean().default(true),
   auth: envReference.optional(),
@@ -155,6 +173,7 @@ const candidate = z.strictObject({
   node: z.string().min(1),
   provider: z.string().min(1),
   target: z.string().min(1).max(512),
+  weight: z.number().gt(0).max(1_000).default(1),
 });
 
 const model = z.strictObject({ candidates: z.array(candidate).min(1) });
@@ -173,13 +192,9 @@ export type EdgeFile = z.output<typeof edgeSchema>;
 
 /** Keys that the documentation of fuller versions shows. */
 export const unsupportedEdgeKeys = [
-  "edge.queue",
-  "edge.limits.buffered_request_bytes",
   "edge.tls.ca",
   "edge.tls.trust_domain",
   "edge.control_plane",
-  "nodes.*.providers.*.long",
   "nodes.*.providers.*.publish",
   "models.*.token_counter",
-  "models.*.candidates.*.weight",
 ];

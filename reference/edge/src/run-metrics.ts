@@ -9,6 +9,9 @@ const DURATION_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300,
 /** From what a tunnel adds to what a cold model takes to load, in seconds. */
 const FIRST_BYTE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
 
+/** From what is no wait to more than the default of the queue's timeout, in seconds. */
+const QUEUE_WAIT_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
+
 const TOKEN_KINDS: ReadonlyArray<readonly [Exclude<keyof Usage, "partial">, string]> = [
   ["inputTokens", "input"],
   ["outputTokens", "output"],
@@ -23,6 +26,8 @@ export class RunMetrics {
   readonly #requests: Counter<"model" | "node" | "provider" | "outcome" | "code">;
   readonly #duration: Histogram<(typeof WHERE)[number]>;
   readonly #firstByte: Histogram<(typeof WHERE)[number]>;
+  readonly #queueWait: Histogram<"model">;
+  readonly #attempts: Counter<(typeof WHERE)[number]>;
   readonly #tokens: Counter<"model" | "node" | "provider" | "kind">;
   readonly #nodeEvents: Counter<"node" | "type">;
 
@@ -49,6 +54,19 @@ export class RunMetrics {
       buckets: FIRST_BYTE_BUCKETS,
       registers,
     });
+    this.#queueWait = new Histogram({
+      name: "iop_queue_wait_seconds",
+      help: "How long requests waited for a provider, whether they got one or not.",
+      labelNames: ["model"],
+      buckets: QUEUE_WAIT_BUCKETS,
+      registers,
+    });
+    this.#attempts = new Counter({
+      name: "iop_request_attempts_total",
+      help: "Providers that were asked for the dispatched requests; by the last one, all before it refused.",
+      labelNames: WHERE,
+      registers,
+    });
     this.#tokens = new Counter({
       name: "iop_tokens_total",
       help: "Tokens as providers reported them. Input includes cached_input, output includes reasoning.",
@@ -65,10 +83,12 @@ export class RunMetrics {
   }
 
   /** Takes in a request of the HTTP surface that is over; one that was dispatched has its run. */
-  request({ operation, model, outcome, code, dispatch }: RequestInfo): void {
+  request({ operation, model, outcome, code, dispatch, queuedMs }: RequestInfo): void {
     if (dispatch !== undefined || operation === undefined || operation === "models") return;
+    const label = this.#modelLabel(model);
+    if (queuedMs !== undefined) this.#queueWait.observe({ model: label }, queuedMs / 1000);
     this.#requests.inc({
-      model: this.#modelLabel(model),
+      model: label,
       node: "",
       provider: "",
       outcome: outcome === "client_closed" ? "cancelled" : "refused",
@@ -76,11 +96,14 @@ export class RunMetrics {
     });
   }
 
-  #run({ model, dispatch, outcome, code, status, firstByteMs, durationMs, usage }: RunOutcomeEvent): void {
+  #run(event: RunOutcomeEvent): void {
+    const { model, dispatch, outcome, code, status, firstByteMs, durationMs, usage } = event;
     const where = { model, node: dispatch.nodeId, provider: dispatch.providerId };
     // The provider's own refusal is a complete answer, and still what an operator wants to see.
     const said = code ?? (status !== undefined && status >= 400 ? `http_${status}` : undefined);
     this.#requests.inc({ ...where, outcome, code: said === undefined ? "" : this.#codes.of(said) });
+    this.#attempts.inc(where, event.attempts);
+    this.#queueWait.observe({ model }, event.queuedMs / 1000);
     this.#duration.observe(where, durationMs / 1000);
     if (firstByteMs !== undefined) this.#firstByte.observe(where, firstByteMs / 1000);
     if (usage === undefined) return;

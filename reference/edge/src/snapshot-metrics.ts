@@ -35,6 +35,16 @@ export function addSnapshotMetrics(registry: Registry): (snapshot: EdgeSnapshot)
     PROVIDER,
   );
   const inFlight = gauge("iop_provider_in_flight", "Requests that run.", [...PROVIDER, "class"]);
+  const capacityLong = gauge(
+    "iop_provider_long_capacity",
+    "Of the capacity, what requests with a long input may use; 0 where no input counts as long.",
+    PROVIDER,
+  );
+  const saturated = gauge(
+    "iop_provider_saturated",
+    "1 while it counts as full because its Node has refused work, else 0.",
+    PROVIDER,
+  );
   const quarantined = gauge(
     "iop_provider_quarantined",
     "Places whose work has not confirmed its cancel.",
@@ -61,7 +71,9 @@ export function addSnapshotMetrics(registry: Registry): (snapshot: EdgeSnapshot)
     up,
     capacity,
     effective,
+    capacityLong,
     inFlight,
+    saturated,
     quarantined,
     candidates,
     live,
@@ -82,6 +94,8 @@ export function addSnapshotMetrics(registry: Registry): (snapshot: EdgeSnapshot)
         effective.set(where, state.capacity.effective);
         inFlight.set({ ...where, class: "normal" }, state.in_flight.normal);
         inFlight.set({ ...where, class: "long" }, state.in_flight.long);
+        capacityLong.set(where, state.capacity.long_configured);
+        saturated.set(where, state.saturated === true ? 1 : 0);
         quarantined.set(where, state.quarantined);
       }
     }

@@ -53,6 +53,8 @@ export class FakeAdminEdge implements AdminEdge {
       operation: "chat_completions",
       dispatch,
       outcome: "completed",
+      queuedMs: 0,
+      attempts: 1,
       durationMs: 12.345,
       at: "2026-12-01T00:00:00.000Z",
       ...event,

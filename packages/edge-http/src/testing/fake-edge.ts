@@ -5,6 +5,7 @@ import {
   type EdgeSnapshot,
   type ModelInfo,
   type ProviderTunnel,
+  type QueueWait,
   type RunDispatch,
   type TunnelFrame,
   type TunnelSubmission,
@@ -18,16 +19,27 @@ export class FakeTunnel implements ProviderTunnel {
     target: "served",
     usageAttribution: "provider",
   };
+  queue: QueueWait = { position: 0, waitedMs: 0 };
   /** Reasons, in order. */
   readonly cancelled: string[] = [];
   /** Frames that the consumer took. */
   taken = 0;
   over = false;
+  /** Resolves with the first frame. */
+  readonly begun: Promise<void>;
+  readonly #begin: () => void;
   readonly #frames: TunnelFrame[] = [];
   #wake: (() => void) | undefined;
 
+  constructor() {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.begun = promise;
+    this.#begin = resolve;
+  }
+
   send(...frames: readonly TunnelFrame[]): void {
     this.#frames.push(...frames);
+    this.#begin();
     this.#wake?.();
   }
 
@@ -48,7 +60,7 @@ export class FakeTunnel implements ProviderTunnel {
   }
 
   cancel(reason: string): void {
-    if (this.over) return;
+    if (this.over || this.cancelled.length > 0) return;
     this.cancelled.push(reason);
     this.#frames.length = 0;
     this.fail("cancelled");
@@ -86,6 +98,8 @@ export interface Submitted {
 /** An Edge whose dispatching the test decides. */
 export class FakeEdge implements EdgeService {
   readonly submitted: Submitted[] = [];
+  /** How the requests wait. */
+  queue: QueueWait = { position: 0, waitedMs: 0 };
   /** `open`: at once; `wait`: until the caller withdraws; else the failure. */
   mode: "open" | "wait" | EdgeErrorCode | Error = "open";
   modelKeys: readonly string[] = ["m", "org/other"];
@@ -97,6 +111,7 @@ export class FakeEdge implements EdgeService {
       throw new EdgeError(this.mode, `edge says ${this.mode}`);
     if (!this.modelKeys.includes(submission.model)) throw new EdgeError("unknown_model", "no such key");
     const tunnel = new FakeTunnel();
+    tunnel.queue = this.queue;
     const submitted = { submission, tunnel, body: Buffer.concat(submission.buildBody("served")) };
     this.submitted.push(submitted);
     this.#waiters.shift()?.(submitted);
@@ -105,6 +120,10 @@ export class FakeEdge implements EdgeService {
       submission.signal?.addEventListener("abort", () => reject(new EdgeError("cancelled", "withdrawn")));
       await promise;
     }
+    const withdraw = (): void => tunnel.cancel("withdrawn");
+    submission.signal?.addEventListener("abort", withdraw);
+    await tunnel.begun;
+    submission.signal?.removeEventListener("abort", withdraw);
     return tunnel;
   }
 
