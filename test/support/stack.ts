@@ -66,11 +66,14 @@ const snapshotSchema = z.object({
       name: z.string(),
       connected: z.boolean(),
       round_trip_ms: z.number().optional(),
+      config_revision: z.number().optional(),
       providers: z.array(
         z.object({
           id: z.string(),
           status: z.string(),
           saturated: z.boolean().optional(),
+          reason: z.string().optional(),
+          capacity: z.object({ configured: z.number(), effective: z.number() }),
           in_flight: z.object({ normal: z.number(), long: z.number() }),
           quarantined: z.number(),
         }),
@@ -89,6 +92,8 @@ export interface Stack extends AsyncDisposable {
   readonly admin: string;
   /** A caller's key. */
   readonly apiKey: string;
+  /** The Edge's configuration, as JSON. */
+  readonly edgeFile: string;
   /** Where Nodes dial. */
   readonly nodesPort: number;
   /** What proves to be the node. */
@@ -235,6 +240,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
       http,
       admin,
       apiKey,
+      edgeFile,
       nodesPort,
       token,
       get edge() {

@@ -105,6 +105,7 @@ export class ConfigDelivery {
     this.#registry.configured(this.#owner, Number(revision));
     this.#fence();
     const { node } = this.#owner;
+    this.#ledger.forget(node, new Set(sent.providers.map(({ id }) => id)));
     if (refused.size === 0) this.#registry.emit({ node, type: "reconfigured" });
     else {
       const reason = [...refused].map(([id, why]) => `${id}: ${why}`).join("; ");
@@ -130,7 +131,8 @@ export class ConfigDelivery {
     this.#sent = this.#wanted;
     this.#overdue = false;
     this.#deadline = this.#clock.setTimer(() => this.#late(), REFRESH_MS);
-    this.#session.send({
+    // What was dispatched before is for the providers as they were.
+    this.#session.sendBehindOpenings({
       case: "configRefreshRequest",
       value: create(ConfigRefreshRequestSchema, { config: this.#wanted }),
     });

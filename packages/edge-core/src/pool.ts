@@ -359,7 +359,7 @@ export class Pool implements LedgerWatcher {
     ticket.admitted = true;
     const timer = this.#clock.setTimer(
       () => this.#end(waiter, this.#timedOut(ticket)),
-      ticket.deadlineAt - this.#clock.now(),
+      this.#settings.timeoutMs,
     );
     const aborted = (): void => this.#end(waiter, withdrawn());
     signal?.addEventListener("abort", aborted);

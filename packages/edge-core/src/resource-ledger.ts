@@ -15,7 +15,7 @@ export interface LedgerWatcher {
 export interface LedgerPlan {
   /** The resource of this provider: the one that the ledger has, with its work, else a new one, offline. */
   add(node: string, provider: string, options: ResourceOptions): Resource;
-  /** Makes it hold, in this turn: what was not added gets no new work from here on and goes once its work is over. */
+  /** Makes it hold, in this turn: what was not added gets no new work from here on. */
   commit(): void;
 }
 
@@ -78,6 +78,13 @@ export class ResourceLedger {
     this.#tell(resource);
   }
 
+  /** Forgets what is neither configured nor one of `running`, which the Node runs, and has no work. */
+  forget(node: string, running: ReadonlySet<string>): void {
+    for (const [provider, resource] of this.#nodes.get(node) ?? [])
+      if (!resource.configured && !resource.busy && !running.has(provider))
+        this.#nodes.get(node)?.delete(provider);
+  }
+
   /** Ends a `hold`. */
   accept(node: string, generation: number, provider: string): void {
     const resource = this.#nodes.get(node)?.get(provider);
@@ -99,7 +106,18 @@ export class ResourceLedger {
   fence(node: string, generation: number): void {
     const ofNode = this.#nodes.get(node);
     for (const resource of ofNode?.values() ?? []) resource.fence(generation);
-    this.#watcher.changed(ofNode?.values() ?? []);
+    const fenced = [...(ofNode?.values() ?? [])];
+    this.#forgetOffline(node);
+    this.#watcher.changed(fenced);
+  }
+
+  // One whose node is connected may be configured again before the Node has heard that it was not: its work and
+  // its health then count on.
+  #forgetOffline(node: string): void {
+    const ofNode = this.#nodes.get(node);
+    for (const [provider, resource] of ofNode ?? [])
+      if (!resource.configured && resource.generation === undefined) ofNode?.delete(provider);
+    if (ofNode?.size === 0) this.#nodes.delete(node);
   }
 
   #create(node: string, provider: string): ProviderResource {
@@ -112,14 +130,8 @@ export class ResourceLedger {
 
   #commit(planned: ReadonlyMap<ProviderResource, ResourceOptions>): void {
     for (const [node, resources] of this.#nodes) {
-      for (const [provider, resource] of resources) {
-        if (planned.has(resource)) continue;
-        resource.remove();
-        // One that still has work is found again if its name comes back before that is over; and one whose node
-        // is connected, with its health: the Node may not have heard that it was gone.
-        if (!resource.busy && resource.generation === undefined) resources.delete(provider);
-      }
-      if (resources.size === 0) this.#nodes.delete(node);
+      for (const resource of resources.values()) if (!planned.has(resource)) resource.remove();
+      this.#forgetOffline(node);
     }
     for (const [resource, options] of planned) {
       resource.configure(options);

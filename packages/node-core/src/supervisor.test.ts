@@ -224,7 +224,7 @@ test("work that outlasts the drain is stopped with its one terminal; a provider 
   expect(polite.story).toEqual([]);
   await node.clock.advance(200);
   expect(polite.story).toEqual(["error node_draining"]);
-  expect(polite.ends).toEqual([{ cause: "terminal" }]);
+  expect(polite.ends).toMatchObject([{ cause: "terminal" }]);
   await node.clock.advance(20_000);
   expect(deaf.ends).toMatchObject([{ cause: "connection" }]);
   expect(node.outcome).toEqual({});

@@ -59,6 +59,8 @@ export class Multiplexer implements StreamHost {
   #ping: number | undefined;
   #ack: number | undefined;
   #session: Uint8Array[] = [];
+  /** Messages of the session that wait for the openings of these streams to leave. */
+  #behind: Array<{ readonly frame: Uint8Array; readonly openings: Set<MuxStream> }> = [];
   readonly #grants = new Set<MuxStream>();
   readonly #cancels = new Set<MuxStream>();
   #connectionGrant = false;
@@ -135,6 +137,14 @@ export class Multiplexer implements StreamHost {
     this.#handlers.wantsFlush();
   }
 
+  /** As `send`, but behind the openings of the streams that there are: the peer knows of them when it comes. */
+  sendBehindOpenings(message: SessionMessage): void {
+    const openings = new Set<MuxStream>();
+    for (const stream of this.#streams.values()) if (!stream.started) openings.add(stream);
+    if (openings.size === 0) this.send(message);
+    else this.#behind.push({ frame: encodeFrame(0, message), openings });
+  }
+
   /** Queues a heartbeat, ahead of all data; a ping that has not left is replaced. */
   ping(sequence: number): void {
     this.#ping = sequence;
@@ -177,6 +187,7 @@ export class Multiplexer implements StreamHost {
     if (this.#closed !== undefined) return;
     this.#closed = error;
     this.#ring = [];
+    this.#behind = [];
     this.#grants.clear();
     this.#cancels.clear();
     for (const stream of this.#streams.values()) stream.disconnected(error);
@@ -198,6 +209,7 @@ export class Multiplexer implements StreamHost {
         return;
       }
       this.#sendCredit.charge(charge);
+      if (charge > 0 && this.#behind.length > 0) this.#opened(stream);
       if (charge > 0 && stream.pending) this.#ring.push(stream);
       else stream.scheduled = false;
     }
@@ -230,6 +242,7 @@ export class Multiplexer implements StreamHost {
   remove(stream: MuxStream): void {
     this.#streams.delete(stream.id);
     if (this.#streams.size === 0) this.#wakeIdle();
+    if (this.#behind.length > 0) this.#opened(stream);
     this.#grants.delete(stream);
     this.#cancels.delete(stream);
   }
@@ -288,6 +301,17 @@ export class Multiplexer implements StreamHost {
     }
     if (this.#receiveCredit.release(charge)) {
       this.#connectionGrant = true;
+      this.#handlers.wantsFlush();
+    }
+  }
+
+  /** The opening of `stream` has left or never will. */
+  #opened(stream: MuxStream): void {
+    for (const { openings } of this.#behind) openings.delete(stream);
+    // Each waits for all that the one before it waits for.
+    for (let next = this.#behind[0]; next?.openings.size === 0; next = this.#behind[0]) {
+      this.#behind.shift();
+      this.#session.push(next.frame);
       this.#handlers.wantsFlush();
     }
   }

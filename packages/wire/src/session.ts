@@ -165,6 +165,11 @@ export class Session {
     if (this.#error === undefined) this.#mux.send(message);
   }
 
+  /** As `send`, but no stream that is open by now is opened behind it (at an Edge). */
+  sendBehindOpenings(message: SessionMessage): void {
+    if (this.#error === undefined) this.#mux.sendBehindOpenings(message);
+  }
+
   /**
    * Sends a message and waits for the next one of case `answer`, which it resolves with.
    * @throws WireError `timeout`, or what ended the session; the signal's reason when aborted.

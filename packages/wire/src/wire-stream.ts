@@ -218,6 +218,11 @@ export class MuxStream implements WireStream {
     return charge;
   }
 
+  /** Whether anything of it has left. */
+  get started(): boolean {
+    return this.#outbound.started;
+  }
+
   /** Whether anything is queued. */
   get pending(): boolean {
     return this.#outbound.pending;

@@ -73,7 +73,7 @@ export async function runEdge(
   printReadyLine({ http: http.url, nodes: nodes.address, admin: admin.url });
   log.info({ http: http.url, nodes: nodes.address, admin: admin.url }, "ready");
   await whenAborted(signal);
-  http.stop();
+  http.drain();
   await edge.close();
   return ExitCode.ok;
 }

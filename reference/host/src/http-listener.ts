@@ -1,4 +1,4 @@
-import { type Server, ServerResponse } from "node:http";
+import type { Server, ServerResponse } from "node:http";
 import { hostPort } from "./loopback.ts";
 
 /** How long responses that are over may take to reach their clients when a listener closes, in milliseconds. */
@@ -8,9 +8,9 @@ const FLUSH_MS = 1_000;
 export interface HttpListener {
   /** `http://127.0.0.1:8080`, with the port that it really has. */
   readonly url: string;
-  /** Takes no new connections, and no new request on those that it has; running ones go on. */
-  stop(): void;
-  /** `stop`, then closes what is left after a second. */
+  /** Serves on, but each connection for one more response only: who comes is told why, and nobody stays. */
+  drain(): void;
+  /** `drain`, and closes to new connections; running requests go on, those that are left after a second are closed. */
   close(): Promise<void>;
 }
 
@@ -34,23 +34,31 @@ export async function listenHttp(
   server.off("error", listening.reject);
 
   const closed = Promise.withResolvers<void>();
-  let isStopped = false;
-  const stop = (): void => {
-    if (isStopped) return;
-    isStopped = true;
-    // Says on every response from now on that its connection is not to be used again.
-    server.prependListener("request", (_request, response) => {
-      if (response instanceof ServerResponse) response.shouldKeepAlive = false;
+  const open = new Set<ServerResponse>();
+  let draining = false;
+  const track = (_request: unknown, response: ServerResponse): void => {
+    open.add(response);
+    if (draining) response.shouldKeepAlive = false;
+    response.once("close", () => {
+      open.delete(response);
+      if (draining) server.closeIdleConnections();
     });
-    server.close(() => closed.resolve());
+  };
+  for (const event of ["request", "checkContinue", "checkExpectation"]) server.prependListener(event, track);
+  const drain = (): void => {
+    draining = true;
+    // Those whose head has left have promised to stay; they are closed once they are idle.
+    for (const response of open) if (!response.headersSent) response.shouldKeepAlive = false;
+    server.closeIdleConnections();
   };
   const address = server.address();
   const actual = typeof address === "object" && address !== null ? address.port : port;
   return {
     url: `http://${hostPort(host, actual)}`,
-    stop,
+    drain,
     close: async () => {
-      stop();
+      drain();
+      server.close(() => closed.resolve());
       const timer = setTimeout(() => server.closeAllConnections(), FLUSH_MS);
       await closed.promise;
       clearTimeout(timer);

@@ -2,6 +2,7 @@ import type {
   Connection,
   GoAway,
   Listener,
+  NodeConfigPayload,
   NodeReadyRequest,
   ProviderConfig,
   ProviderTunnelFrame,
@@ -106,14 +107,33 @@ export class EdgeSide {
       accepted: true,
       nodeId: "gpu-1",
       edgeName: "edge-1",
-      config: {
-        $typeName: "iop.NodeConfigPayload",
-        revision: 7n,
-        bodyBytes: 1_000_000n,
-        providers: providers.map((one) => ({ ...NO_PROVIDER, ...one })),
-      },
+      config: configOf(7n, providers),
       ...more,
     });
+  }
+
+  /** Changes the configuration. */
+  refresh(revision: bigint, providers: readonly Partial<ProviderConfig>[]): void {
+    this.session.sendBehindOpenings({
+      case: "configRefreshRequest",
+      value: { $typeName: "iop.ConfigRefreshRequest", config: configOf(revision, providers) },
+    });
+  }
+
+  /** `REVISION id=accepted id=REASON …` of each answer to a changed configuration, in order. */
+  get refreshed(): string[] {
+    return this.messages.flatMap((message) =>
+      message.case === "configRefreshResponse"
+        ? [
+            [
+              String(message.value.revision),
+              ...message.value.providers.map(
+                ({ id, accepted, reason }) => `${id}=${accepted ? "accepted" : reason}`,
+              ),
+            ].join(" "),
+          ]
+        : [],
+    );
   }
 
   acknowledge(ready = true, reason = ""): void {
@@ -214,6 +234,15 @@ function describe(frame: ProviderTunnelFrame): string {
     default:
       return `kind ${frame.kind}`;
   }
+}
+
+function configOf(revision: bigint, providers: readonly Partial<ProviderConfig>[]): NodeConfigPayload {
+  return {
+    $typeName: "iop.NodeConfigPayload",
+    revision,
+    bodyBytes: 1_000_000n,
+    providers: providers.map((one) => ({ ...NO_PROVIDER, ...one })),
+  };
 }
 
 const NO_RESPONSE: RegisterResponse = {

@@ -43,6 +43,10 @@ export async function runNode(adapter: Adapter, options: Partial<NodeOptions> = 
       edgeDraining: () => told.push("edge draining"),
       retry: ({ attempt, delayMs }) => told.push(`retry ${attempt} ${delayMs}`),
       provider: ({ id, health }) => told.push(`provider ${id} ${health}`),
+      reconfigured: ({ revision, providers }) =>
+        told.push(
+          ["reconfigured", revision, ...providers.map(({ id, accepted }) => `${id}=${accepted}`)].join(" "),
+        ),
     },
     ...options,
   });
