@@ -359,7 +359,7 @@ export class Pool implements LedgerWatcher {
     ticket.admitted = true;
     const timer = this.#clock.setTimer(
       () => this.#end(waiter, this.#timedOut(ticket)),
-      this.#settings.timeoutMs,
+      ticket.deadlineAt - this.#clock.now(),
     );
     const aborted = (): void => this.#end(waiter, withdrawn());
     signal?.addEventListener("abort", aborted);
