@@ -12,6 +12,7 @@ export default defineConfig({
         },
       },
       { extends: true, test: { name: "conformance", include: ["test/conformance/**/*.test.ts"] } },
+      { extends: true, test: { name: "simulation", include: ["test/simulation/**/*.test.ts"] } },
       {
         extends: true,
         test: {

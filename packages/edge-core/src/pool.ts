@@ -184,6 +184,8 @@ export class Pool implements LedgerWatcher {
     waiters.sort((a, b) => a.arrival - b.arrival);
     const moved = new Set<Group>();
     for (const waiter of waiters) {
+      // It may have left meanwhile.
+      if (!waiter.lane.group.line.remove(waiter)) continue;
       try {
         waiter.lane = this.#lane(waiter.request.model, waiter.request.operation);
         waiter.demand = demandOf(waiter.request, waiter.lane.group);

@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import type { Clock } from "@iop/wire";
+import type { Clock, ProviderStatus } from "@iop/wire";
 import { ProviderHealth, ProviderStatusSchema } from "@iop/wire";
 
 import { Catalog } from "../src/catalog.ts";
@@ -173,10 +173,6 @@ export class Asked {
   }
 }
 
-function status(
-  id: string,
-  health = ProviderHealth.OK,
-  maxConcurrency = 0,
-): ReturnType<typeof create<typeof ProviderStatusSchema>> {
+function status(id: string, health: ProviderHealth = ProviderHealth.OK, maxConcurrency = 0): ProviderStatus {
   return create(ProviderStatusSchema, { id, health, maxConcurrency });
 }
