@@ -110,22 +110,33 @@ describe("SIGHUP to an Edge", () => {
     expect((await stack.snapshot()).nodes[0]?.providers).toMatchObject([
       { capacity: { configured: 1, effective: 1 }, in_flight: { normal: 3 } },
     ]);
-    expect(brief(await chat(stack))).toBe("429 whole");
+    const waiting = chat(stack);
+    await stack.waiting(1);
     stack.provider.release();
     expect(await ends).toEqual(["200 whole", "200 whole", "200 whole"]);
+    expect(brief(await waiting)).toBe("200 whole");
     await stack.idle();
-    const { ends: alone } = await startStreams(stack, 1);
-    expect(brief(await chat(stack))).toBe("429 whole");
-    stack.provider.release();
-    expect(await alone).toEqual(["200 whole"]);
+  });
 
+  test("gives what waits to a capacity that is raised, and ends what waits for a model that is gone", async () => {
+    await using stack = await startStack({ capacity: 1 });
+    const { ends } = await startStreams(stack, 1);
+    const first = chat(stack);
+    await stack.waiting(1);
     await reload(stack, (file) => {
       for (const each of nodeOf(file).providers) each.capacity = 2;
     });
-    await applied(stack, 3);
-    const { ends: both } = await startStreams(stack, 2);
+    expect(brief(await first)).toBe("200 whole");
+
+    const { ends: more } = await startStreams(stack, 1);
+    const second = chat(stack);
+    await stack.waiting(1);
+    await reload(stack, (file) => {
+      file.models = {};
+    });
+    expect(brief(await second)).toBe("404 whole");
     stack.provider.release();
-    expect(await both).toEqual(["200 whole", "200 whole"]);
+    expect([await ends, await more]).toEqual([["200 whole"], ["200 whole"]]);
     await stack.idle();
   });
 
