@@ -3,6 +3,7 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { brief, chat, forget } from "../support/chat.ts";
+import { metric } from "../support/metric.ts";
 import { MODEL, type Stack, startStack } from "../support/stack.ts";
 
 const CLIENTS = 1_000;
@@ -121,6 +122,9 @@ test(`${CLIENTS} clients that leave anywhere (seed ${SEED}): nothing is left, an
   expect(most).toBe(CAPACITY);
   expect(Math.min(CLIENTS - requests, completed, aborted)).toBeGreaterThan(CLIENTS / 20);
   expect(completed + aborted + cut).toBe(requests);
+  // The Edge never counted on a place whose work had not stopped: its Node has refused nothing.
+  const runs = await metric(stack, "iop_requests_total", 'provider="p1"');
+  expect(await metric(stack, "iop_request_attempts_total")).toBe(runs);
   // Every place can be had again.
   const ends = await Promise.all(Array.from({ length: 2 * CAPACITY }, () => chat(stack)));
   expect(ends.map(brief)).toEqual(Array(2 * CAPACITY).fill("200 whole"));

@@ -2,6 +2,7 @@ import { createProvider } from "@iop/reference-provider";
 import { afterEach, describe, expect, test } from "vitest";
 
 import { brief, chat, forget, header } from "../support/chat.ts";
+import { metric } from "../support/metric.ts";
 import { refusingNode } from "../support/refusing-node.ts";
 import { MODEL, type Stack, startStack } from "../support/stack.ts";
 
@@ -10,15 +11,6 @@ afterEach(async () => {
   await stack?.[Symbol.asyncDispose]();
   stack = undefined;
 });
-
-/** A sample of the Edge's metrics, summed over its labels. */
-async function metric(of: Stack, name: string): Promise<number> {
-  const text = await (await fetch(`${of.admin}/metrics`)).text();
-  return text
-    .split("\n")
-    .filter((line) => line.startsWith(`${name}{`))
-    .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" "))), 0);
-}
 
 describe("a request whose Node refuses it", () => {
   test("waits, asks again after longer and longer pauses, and is served once", async () => {
