@@ -8,7 +8,7 @@ import { MODEL, type Stack, startStack } from "../support/stack.ts";
 
 const CLIENTS = 1_000;
 const AT_ONCE = 40;
-const CAPACITY = 8;
+const CAPACITY = 4;
 /** Longest stay of a client that leaves after a while, in milliseconds; an answer takes about half as long. */
 const STAY_MS = 30;
 const ALIAS = "alias";
