@@ -77,8 +77,11 @@ export class LedgerAudit {
 
   /** The ledger's counts are those of the places that are out. */
   compare(): void {
-    for (const [lease, { given }] of this.#counts)
+    for (const [lease, { given }] of this.#counts) {
       if (!lease.held) this.#violated(`a place of ${nameOf(given.resource)} is not held any more`);
+      if (given.generation !== given.resource.generation)
+        this.#violated(`a place of ${nameOf(given.resource)} is of a connection that is gone`);
+    }
     for (const resource of this.#watched.keys()) {
       const held = this.#count(resource, ({ state }) => state === "held");
       const long = this.#count(resource, ({ given, state }) => given.long && state === "held");

@@ -6,8 +6,6 @@ import { PoolWorld } from "../test/pool-world.ts";
 import { OpenResources } from "./open-resources.ts";
 import type { Resource } from "./resource.ts";
 
-const equal = (): number => 1;
-
 /** Live resources of these capacities, all of them open. */
 function resources(...shapes: readonly ProviderShape[]): { open: OpenResources; all: Resource[] } {
   const ids = shapes.map((_, index) => `p${index}`);
@@ -22,9 +20,9 @@ function resources(...shapes: readonly ProviderShape[]): { open: OpenResources; 
   return { open, all };
 }
 
-function take(open: OpenResources, count: number, weight: (resource: Resource) => number = equal): string[] {
+function take(open: OpenResources, count: number, weights?: ReadonlyMap<Resource, number>): string[] {
   return Array.from({ length: count }, () => {
-    const resource = open.leastLoaded(0, weight);
+    const resource = open.leastLoaded(0, weights);
     resource?.acquire(0);
     return resource?.provider ?? "none";
   });
@@ -38,7 +36,7 @@ describe("the least loaded", () => {
 
   test("goes by weight", () => {
     const { open, all } = resources(40, 40);
-    take(open, 40, ({ provider }) => (provider === "p0" ? 3 : 1));
+    take(open, 40, new Map(all.slice(0, 1).map((resource) => [resource, 3])));
     expect(all.map(({ inFlight }) => inFlight)).toEqual([30, 10]);
   });
 
@@ -46,7 +44,7 @@ describe("the least loaded", () => {
     const { open, all } = resources(8, 8, 8);
     all[0]?.acquire(0);
     const served = Array.from({ length: 6 }, () => {
-      const resource = open.leastLoaded(0, equal);
+      const resource = open.leastLoaded(0);
       resource?.acquire(0)?.release();
       return resource?.provider;
     });
@@ -56,12 +54,12 @@ describe("the least loaded", () => {
   test("has room for so long an input", () => {
     const { open, all } = resources({ capacity: 8, long: { capacity: 1, thresholdTokens: 10 } }, 2);
     all[1]?.acquire(0);
-    expect(open.leastLoaded(10, equal)?.provider).toBe("p0");
+    expect(open.leastLoaded(10)?.provider).toBe("p0");
     all[0]?.acquire(10);
-    expect(open.leastLoaded(10, equal)?.provider).toBe("p1");
-    expect(open.leastLoaded(9, equal)?.provider).toBe("p0");
+    expect(open.leastLoaded(10)?.provider).toBe("p1");
+    expect(open.leastLoaded(9)?.provider).toBe("p0");
     all[1]?.acquire(0);
-    expect(open.leastLoaded(10, equal)).toBeUndefined();
+    expect(open.leastLoaded(10)).toBeUndefined();
   });
 
   test("is none once all are taken out, whatever was taken out before", () => {
@@ -73,11 +71,11 @@ describe("the least loaded", () => {
     open.add(first);
     expect(open.size).toBe(2);
     open.set(first, false);
-    expect(open.leastLoaded(0, equal)).toBe(third);
+    expect(open.leastLoaded(0)).toBe(third);
     open.set(third, false);
-    expect(open.leastLoaded(0, equal)).toBeUndefined();
+    expect(open.leastLoaded(0)).toBeUndefined();
     open.set(second, true);
-    expect(open.leastLoaded(0, equal)).toBe(second);
+    expect(open.leastLoaded(0)).toBe(second);
   });
 });
 
@@ -94,6 +92,6 @@ describe("of more than 32", () => {
     const full = { capacity: 4, long: { capacity: 0, thresholdTokens: 10 } };
     const { open } = resources(...Array.from({ length: 99 }, () => full), 4);
     for (let count = 0; count < 4; count++) expect(take(open, 0)).toEqual([]);
-    expect(open.leastLoaded(10, equal)?.provider).toBe("p99");
+    expect(open.leastLoaded(10)?.provider).toBe("p99");
   });
 });

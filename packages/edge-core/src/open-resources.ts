@@ -35,9 +35,9 @@ export class OpenResources {
   /**
    * The resource with the least relative load, (in flight + 1) / (capacity * weight), that has room; among
    * equals the one that was not chosen for the longest time. Exact for up to 32; of more it is the best of 32,
-   * which move on with each call.
+   * which move on with each call. A weight that is not given is 1.
    */
-  leastLoaded(inputTokens: number, weightOf: (resource: Resource) => number): Resource | undefined {
+  leastLoaded(inputTokens: number, weights?: ReadonlyMap<Resource, number>): Resource | undefined {
     let best: Place | undefined;
     let least = Number.POSITIVE_INFINITY;
     let compared = 0;
@@ -46,7 +46,7 @@ export class OpenResources {
       const { resource } = place;
       compared++;
       if (resource.hasRoom(inputTokens)) {
-        const load = (resource.inFlight + 1) / (resource.effectiveCapacity * weightOf(resource));
+        const load = (resource.inFlight + 1) / (resource.effectiveCapacity * (weights?.get(resource) ?? 1));
         if (load < least) {
           least = load;
           best = place;

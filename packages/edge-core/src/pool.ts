@@ -1,12 +1,15 @@
 import type { Clock, Timer } from "@iop/wire";
 
+import type { Place } from "./arrival-list.ts";
+import { ArrivalList } from "./arrival-list.ts";
 import type { Candidate, Catalog, CatalogModel } from "./catalog.ts";
 import { operationPath } from "./catalog.ts";
 import { EdgeError } from "./edge-error.ts";
 import { OpenResources } from "./open-resources.ts";
 import type { LedgerWatcher } from "./resource-ledger.ts";
 import type { Lease, Resource } from "./resource.ts";
-import { WaitingLine, isBefore, type Waiting } from "./waiting-line.ts";
+import type { Standing, Waiting } from "./waiting-line.ts";
+import { WaitingLine, isBefore } from "./waiting-line.ts";
 
 /** How long requests may wait, and how many. */
 export interface QueueSettings {
@@ -63,6 +66,8 @@ interface Offer {
 interface Lane {
   readonly model: CatalogModel;
   readonly offers: ReadonlyMap<Resource, Offer>;
+  /** Undefined where all are 1. */
+  readonly weights: ReadonlyMap<Resource, number> | undefined;
   readonly group: Group;
 }
 
@@ -93,6 +98,9 @@ interface Waiter extends Waiting {
   readonly since: number;
   lane: Lane;
   demand: number;
+  standing: Standing<Waiter> | undefined;
+  deadline: Place<Waiter> | undefined;
+  readonly withdraw: () => void;
   readonly resolve: (grant: Grant) => void;
   readonly reject: (error: EdgeError) => void;
 }
@@ -115,6 +123,10 @@ export class Pool implements LedgerWatcher {
   #numbers = new Map<Resource, number>();
   readonly #waitingOf = new Map<string, number>();
   #waiting = 0;
+  /** All who wait: in the order of arrival, and so of their deadlines. */
+  readonly #deadlines = new ArrivalList<Waiter>();
+  /** For the first of them, or one that was. */
+  #deadline: Timer | undefined;
   #arrivals = 0;
   #closed: EdgeError | undefined;
 
@@ -151,12 +163,21 @@ export class Pool implements LedgerWatcher {
    * @throws EdgeError `unknown_model`, `unsupported_operation`, `unavailable` (no provider of it is live),
    *   `queue_full`, `queue_timeout`, `draining`, `cancelled`.
    */
-  async acquire(request: AdmissionRequest, ticket: Ticket): Promise<Grant> {
+  acquire(request: AdmissionRequest, ticket: Ticket): Promise<Grant> {
+    try {
+      return this.#admit(request, ticket);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  #admit(request: AdmissionRequest, ticket: Ticket): Promise<Grant> {
     if (this.#closed !== undefined) throw this.#closed;
     if (request.signal?.aborted === true) throw withdrawn();
     const lane = this.#lane(request.model, request.operation);
     const resource = this.#select(lane, request);
-    if (resource !== undefined) return this.#grant(lane, resource, request.inputTokens, ticket);
+    if (resource !== undefined)
+      return Promise.resolve(this.#grant(lane, resource, request.inputTokens, ticket));
     if (ticket.deadlineAt <= this.#clock.now()) throw this.#timedOut(ticket);
     if (lane.group.hopes === 0 && this.#settings.offlineGraceMs === 0) throw unavailable(lane.model.key);
     if (this.#waiting >= this.#settings.maxWaiting && !ticket.admitted) {
@@ -185,11 +206,11 @@ export class Pool implements LedgerWatcher {
     const moved = new Set<Group>();
     for (const waiter of waiters) {
       // It may have left meanwhile.
-      if (!waiter.lane.group.line.remove(waiter)) continue;
+      if (!takeOut(waiter)) continue;
       try {
         waiter.lane = this.#lane(waiter.request.model, waiter.request.operation);
         waiter.demand = demandOf(waiter.request, waiter.lane.group);
-        waiter.lane.group.line.add(waiter);
+        waiter.standing = waiter.lane.group.line.add(waiter);
         moved.add(waiter.lane.group);
       } catch (error) {
         this.#leave(waiter);
@@ -225,7 +246,7 @@ export class Pool implements LedgerWatcher {
       }
       if (best === undefined) break;
       const { lane, ticket, request } = best;
-      lane.group.line.remove(best);
+      takeOut(best);
       this.#leave(best);
       best.resolve(this.#grant(lane, resource, request.inputTokens, ticket));
     }
@@ -267,7 +288,13 @@ export class Pool implements LedgerWatcher {
       const name = JSON.stringify(model.key);
       throw new EdgeError("unsupported_operation", `no provider of model ${name} offers ${operation}`);
     }
-    lane = { model, offers, group: this.#group([...offers.keys()]) };
+    const weights = new Map([...offers].map(([resource, { candidate }]) => [resource, candidate.weight]));
+    lane = {
+      model,
+      offers,
+      weights: [...weights.values()].some((weight) => weight !== 1) ? weights : undefined,
+      group: this.#group([...offers.keys()]),
+    };
     // Only operations that some profile names get here, so that callers cannot make this grow.
     lanes.set(operation, lane);
     return lane;
@@ -324,9 +351,12 @@ export class Pool implements LedgerWatcher {
     view.hope = hope;
   }
 
-  #select({ group, offers }: Lane, { inputTokens, preferred }: AdmissionRequest): Resource | undefined {
+  #select(
+    { group, offers, weights }: Lane,
+    { inputTokens, preferred }: AdmissionRequest,
+  ): Resource | undefined {
     if (preferred !== undefined && offers.has(preferred) && preferred.hasRoom(inputTokens)) return preferred;
-    return group.open.leastLoaded(inputTokens, (resource) => offers.get(resource)?.candidate.weight ?? 1);
+    return group.open.leastLoaded(inputTokens, weights);
   }
 
   #grant({ offers }: Lane, resource: Resource, inputTokens: number, ticket: Ticket): Grant {
@@ -340,38 +370,49 @@ export class Pool implements LedgerWatcher {
     return { ...offer, lease, position: ticket.position, waitedMs: this.#clock.now() - ticket.startedAt };
   }
 
-  async #wait(lane: Lane, request: AdmissionRequest, ticket: Ticket): Promise<Grant> {
+  #wait(lane: Lane, request: AdmissionRequest, ticket: Ticket): Promise<Grant> {
     const { promise, resolve, reject } = Promise.withResolvers<Grant>();
     const { priority, signal } = request;
+    const { group } = lane;
     const waiter: Waiter = {
       priority,
-      demand: demandOf(request, lane.group),
+      demand: demandOf(request, group),
       arrival: ticket.arrival,
       request,
       ticket,
       since: this.#clock.now(),
       lane,
+      standing: undefined,
+      deadline: undefined,
+      withdraw: () => this.#end(waiter, withdrawn()),
       resolve,
       reject,
     };
-    lane.group.line.add(waiter);
+    waiter.standing = group.line.add(waiter);
+    waiter.deadline = this.#deadlines.insert(waiter);
+    if (this.#deadlines.first === waiter.deadline) this.#watchDeadlines();
     this.#waiting++;
     this.#waitingOf.set(request.model, this.waitingFor(request.model) + 1);
-    ticket.position ||= lane.group.line.upTo(priority);
+    ticket.position ||= group.line.upTo(priority);
     ticket.admitted = true;
-    const timer = this.#clock.setTimer(
-      () => this.#end(waiter, this.#timedOut(ticket)),
-      ticket.deadlineAt - this.#clock.now(),
-    );
-    const aborted = (): void => this.#end(waiter, withdrawn());
-    signal?.addEventListener("abort", aborted);
+    signal?.addEventListener("abort", waiter.withdraw);
     // One that comes now is not the first to be given up.
-    if (lane.group.hopes === 0 && lane.group.grace === undefined) this.#reconsider(lane.group);
-    try {
-      return await promise;
-    } finally {
-      timer.cancel();
-      signal?.removeEventListener("abort", aborted);
+    if (group.hopes === 0 && group.grace === undefined) this.#reconsider(group);
+    return promise;
+  }
+
+  /** One timer for all: the first deadline is that of the oldest. */
+  #watchDeadlines(): void {
+    this.#deadline?.cancel();
+    this.#deadline = undefined;
+    const now = this.#clock.now();
+    for (let first = this.#deadlines.first; first !== undefined; first = this.#deadlines.first) {
+      const { ticket } = first.item;
+      if (ticket.deadlineAt > now) {
+        this.#deadline = this.#clock.setTimer(() => this.#watchDeadlines(), ticket.deadlineAt - now);
+        return;
+      }
+      this.#end(first.item, this.#timedOut(ticket));
     }
   }
 
@@ -394,7 +435,7 @@ export class Pool implements LedgerWatcher {
   }
 
   #end(waiter: Waiter, error: EdgeError): void {
-    if (!waiter.lane.group.line.remove(waiter)) return;
+    if (!takeOut(waiter)) return;
     this.#leave(waiter);
     waiter.reject(error);
   }
@@ -404,12 +445,24 @@ export class Pool implements LedgerWatcher {
     return new EdgeError("queue_timeout", `no provider was free within ${waitedMs} ms`);
   }
 
-  #leave({ request }: Waiter): void {
+  /** Of one that has been taken out of its line. */
+  #leave({ request, deadline, withdraw }: Waiter): void {
+    request.signal?.removeEventListener("abort", withdraw);
+    if (deadline !== undefined) this.#deadlines.remove(deadline);
     this.#waiting--;
+    if (this.#waiting === 0) {
+      this.#deadline?.cancel();
+      this.#deadline = undefined;
+    }
     const left = this.waitingFor(request.model) - 1;
     if (left === 0) this.#waitingOf.delete(request.model);
     else this.#waitingOf.set(request.model, left);
   }
+}
+
+/** False where it stands in no line any more. */
+function takeOut({ lane, standing }: Waiter): boolean {
+  return standing !== undefined && lane.group.line.remove(standing);
 }
 
 function demandOf({ inputTokens }: AdmissionRequest, { thresholds }: Group): number {

@@ -89,6 +89,11 @@ export class ProviderResource implements Resource {
   longThreshold: number = Number.POSITIVE_INFINITY;
   generation: number | undefined;
   configured = false;
+  // Computed where something that they follow from changes: they are read far more often.
+  live = false;
+  awaited = false;
+  effectiveCapacity = 0;
+  effectiveLong = 0;
   #enabled = false;
   #health: ResourceHealth = "offline";
   #reason: string | undefined;
@@ -136,29 +141,8 @@ export class ProviderResource implements Resource {
     return this.#quarantined.size;
   }
 
-  get live(): boolean {
-    return this.#held === undefined && this.#serves;
-  }
-
-  get awaited(): boolean {
-    return this.#held?.pending === true && this.#serves;
-  }
-
-  get #serves(): boolean {
-    return this.generation !== undefined && !this.#draining && this.health !== "offline";
-  }
-
   get saturated(): boolean {
     return this.#saturation !== undefined;
-  }
-
-  get effectiveLong(): number {
-    return Math.max(0, Math.min(this.configuredLong - this.#quarantinedLong.size, this.effectiveCapacity));
-  }
-
-  get effectiveCapacity(): number {
-    if (!this.live) return 0;
-    return Math.max(0, Math.min(this.configuredCapacity, this.#reportedCapacity) - this.#quarantined.size);
   }
 
   hasRoom(inputTokens: number): boolean {
@@ -185,8 +169,10 @@ export class ProviderResource implements Resource {
 
   release(lease: Lease): void {
     if (this.#inFlight.delete(lease)) this.#long.delete(lease);
-    else if (this.#quarantined.delete(lease)) this.#quarantinedLong.delete(lease);
-    else return;
+    else if (this.#quarantined.delete(lease)) {
+      this.#quarantinedLong.delete(lease);
+      this.#recompute();
+    } else return;
     this.#unsaturate();
     this.#room(this);
   }
@@ -207,6 +193,17 @@ export class ProviderResource implements Resource {
     if (!this.#inFlight.delete(lease)) return;
     this.#quarantined.add(lease);
     if (this.#long.delete(lease)) this.#quarantinedLong.add(lease);
+    this.#recompute();
+  }
+
+  #recompute(): void {
+    const serves = this.generation !== undefined && !this.#draining && this.health !== "offline";
+    this.live = serves && this.#held === undefined;
+    this.awaited = serves && this.#held?.pending === true;
+    const capacity = Math.min(this.configuredCapacity, this.#reportedCapacity) - this.#quarantined.size;
+    this.effectiveCapacity = this.live ? Math.max(0, capacity) : 0;
+    const long = Math.min(this.configuredLong - this.#quarantinedLong.size, this.effectiveCapacity);
+    this.effectiveLong = Math.max(0, long);
   }
 
   #unsaturate(): void {
@@ -216,7 +213,9 @@ export class ProviderResource implements Resource {
   }
 
   drain(generation: number): void {
-    if (this.generation === generation) this.#draining = true;
+    if (this.generation !== generation) return;
+    this.#draining = true;
+    this.#recompute();
   }
 
   configure({ capacity, long, enabled }: ResourceOptions): void {
@@ -225,6 +224,7 @@ export class ProviderResource implements Resource {
     this.configuredLong = long?.capacity ?? 0;
     this.longThreshold = long?.thresholdTokens ?? Number.POSITIVE_INFINITY;
     this.#enabled = enabled;
+    this.#recompute();
   }
 
   remove(): void {
@@ -232,21 +232,27 @@ export class ProviderResource implements Resource {
     this.configuredCapacity = 0;
     this.configuredLong = 0;
     this.#enabled = false;
+    this.#recompute();
   }
 
   activate(generation: number): void {
     if (this.generation !== undefined) this.fence(this.generation);
     this.generation = generation;
     this.#reason = "the Node has not reported it";
+    this.#recompute();
   }
 
   hold(generation: number, hold: Hold): void {
     if (this.generation === undefined) this.activate(generation);
-    if (this.generation === generation) this.#held = hold;
+    if (this.generation !== generation) return;
+    this.#held = hold;
+    this.#recompute();
   }
 
   accept(generation: number): void {
-    if (this.generation === generation) this.#held = undefined;
+    if (this.generation !== generation) return;
+    this.#held = undefined;
+    this.#recompute();
   }
 
   report(generation: number, status: ProviderStatus): void {
@@ -256,6 +262,7 @@ export class ProviderResource implements Resource {
       this.#health === "ok" || status.reason === "" ? undefined : status.reason.slice(0, MAX_REASON);
     // 0 is what a Node that does not know sends; one that admits nothing says offline.
     this.#reportedCapacity = status.maxConcurrency === 0 ? Number.POSITIVE_INFINITY : status.maxConcurrency;
+    this.#recompute();
   }
 
   fence(generation: number): void {
@@ -271,6 +278,7 @@ export class ProviderResource implements Resource {
     this.#reason = undefined;
     this.#held = undefined;
     this.#reportedCapacity = Number.POSITIVE_INFINITY;
+    this.#recompute();
   }
 }
 

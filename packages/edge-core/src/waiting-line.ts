@@ -1,3 +1,6 @@
+import type { Place } from "./arrival-list.ts";
+import { ArrivalList } from "./arrival-list.ts";
+
 /** Somebody who waits, as the line sees it. */
 export interface Waiting {
   /** Higher goes first. */
@@ -8,56 +11,19 @@ export interface Waiting {
   readonly demand: number;
 }
 
-interface Place<T extends Waiting> {
-  readonly waiting: T;
-  readonly level: Level<T>;
-  readonly list: List<T>;
-  before: Place<T> | undefined;
-  after: Place<T> | undefined;
-}
-
-/** First come, first served; leaving from anywhere costs the same. */
-class List<T extends Waiting> {
-  first: Place<T> | undefined;
-  last: Place<T> | undefined;
-
-  insert(waiting: T, level: Level<T>): Place<T> {
-    // Nearly always the newest; one who comes back is among the oldest: looked for from both ends.
-    let before = this.last;
-    let after = this.first;
-    for (;;) {
-      if (before === undefined || before.waiting.arrival < waiting.arrival) {
-        after = before === undefined ? this.first : before.after;
-        break;
-      }
-      if (after === undefined || after.waiting.arrival > waiting.arrival) {
-        before = after === undefined ? this.last : after.before;
-        break;
-      }
-      before = before.before;
-      after = after.after;
-    }
-    const place: Place<T> = { waiting, level, list: this, before, after };
-    if (before === undefined) this.first = place;
-    else before.after = place;
-    if (after === undefined) this.last = place;
-    else after.before = place;
-    return place;
-  }
-
-  remove(place: Place<T>): void {
-    if (place.before === undefined) this.first = place.after;
-    else place.before.after = place.after;
-    if (place.after === undefined) this.last = place.before;
-    else place.after.before = place.before;
-  }
-}
-
-interface Level<T extends Waiting> {
+/** Those of one priority. */
+export interface Level<T extends Waiting> {
   readonly priority: number;
   count: number;
   /** By demand. */
-  readonly lists: List<T>[];
+  readonly lists: ArrivalList<T>[];
+}
+
+/** Where somebody stands in a line; the line's own. */
+export interface Standing<T extends Waiting> {
+  readonly place: Place<T>;
+  readonly list: ArrivalList<T>;
+  readonly level: Level<T>;
 }
 
 /**
@@ -68,10 +34,10 @@ interface Level<T extends Waiting> {
 export class WaitingLine<T extends Waiting> {
   /** Highest priority first; few, none of them empty. */
   readonly #levels: Level<T>[] = [];
-  readonly #places = new Map<T, Place<T>>();
+  #size = 0;
 
   get size(): number {
-    return this.#places.size;
+    return this.#size;
   }
 
   /** How many there are of `priority` or a higher one. */
@@ -85,23 +51,23 @@ export class WaitingLine<T extends Waiting> {
   }
 
   /** Puts `waiting` where its priority and arrival belong. */
-  add(waiting: T): void {
+  add(waiting: T): Standing<T> {
     const level = this.#level(waiting.priority);
-    while (level.lists.length <= waiting.demand) level.lists.push(new List());
+    while (level.lists.length <= waiting.demand) level.lists.push(new ArrivalList());
     const list = level.lists[waiting.demand];
     if (list === undefined) throw new RangeError(`demand ${waiting.demand} is not an integer from 0`);
-    this.#places.set(waiting, list.insert(waiting, level));
+    this.#size++;
     level.count++;
+    return { place: list.insert(waiting), list, level };
   }
 
-  /** Takes `waiting` out; false where it does not wait here. */
-  remove(waiting: T): boolean {
-    const place = this.#places.get(waiting);
-    if (place === undefined) return false;
-    this.#places.delete(waiting);
-    place.list.remove(place);
-    place.level.count--;
-    if (place.level.count === 0) this.#levels.splice(this.#levels.indexOf(place.level), 1);
+  /** Takes out who stands there; false where that has been done. */
+  remove({ place, list, level }: Standing<T>): boolean {
+    if (place.left) return false;
+    list.remove(place);
+    this.#size--;
+    level.count--;
+    if (level.count === 0) this.#levels.splice(this.#levels.indexOf(level), 1);
     return true;
   }
 
@@ -110,17 +76,24 @@ export class WaitingLine<T extends Waiting> {
     for (const { lists } of this.#levels) {
       let next: T | undefined;
       for (const { first } of lists) {
-        if (first === undefined || (next !== undefined && next.arrival < first.waiting.arrival)) continue;
-        if (fits(first.waiting)) next = first.waiting;
+        if (first === undefined || (next !== undefined && next.arrival < first.item.arrival)) continue;
+        if (fits(first.item)) next = first.item;
       }
       if (next !== undefined) return next;
     }
     return undefined;
   }
 
-  /** All of them, in no particular order. */
-  all(): Iterable<T> {
-    return this.#places.keys();
+  /** All of them, in no particular order; each may be taken out when it comes. */
+  *all(): Iterable<T> {
+    // A level goes with the last of its own.
+    for (const { lists } of this.#levels.slice())
+      for (const { first } of lists)
+        for (let place = first; place !== undefined;) {
+          const { item, after } = place;
+          yield item;
+          place = after;
+        }
   }
 
   #level(priority: number): Level<T> {
