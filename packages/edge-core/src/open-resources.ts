@@ -1,7 +1,9 @@
 import type { Resource } from "./resource.ts";
 
-/** Up to this many are compared for one selection; of more, as many in turn. */
+/** Up to this many are all compared for one selection. */
 const COMPARED = 32;
+/** Of more, so many in turn. */
+const SAMPLED = 8;
 
 interface Place {
   readonly resource: Resource;
@@ -34,14 +36,15 @@ export class OpenResources {
 
   /**
    * The resource with the least relative load, (in flight + 1) / (capacity * weight), that has room; among
-   * equals the one that was not chosen for the longest time. Exact for up to 32; of more it is the best of 32,
-   * which move on with each call. A weight that is not given is 1.
+   * equals the one that was not chosen for the longest time. Exact for up to 32; of more it is the best of 8, which
+   * move on with each call. A weight that is not given is 1.
    */
   leastLoaded(inputTokens: number, weights?: ReadonlyMap<Resource, number>): Resource | undefined {
     let best: Place | undefined;
     let least = Number.POSITIVE_INFINITY;
     let compared = 0;
     let place = this.#first;
+    const enough = this.size > COMPARED ? SAMPLED : COMPARED;
     for (; place !== undefined; place = place.after) {
       const { resource } = place;
       compared++;
@@ -53,7 +56,7 @@ export class OpenResources {
         }
       }
       // Those that have no long place do not count: a free one is found if there is one.
-      if (compared >= COMPARED && best !== undefined) break;
+      if (compared >= enough && best !== undefined) break;
     }
     if (best === undefined) return undefined;
     if (place !== undefined) this.#moveBack(place);

@@ -58,13 +58,21 @@ export interface Ticket {
 
 /** One way of a model to one operation. */
 interface Offer {
+  readonly view: View;
   readonly candidate: Candidate;
   readonly path: string;
 }
 
+/** What is known of a model: how many wait for it, and its lanes by operation. */
+interface ModelState {
+  readonly model: CatalogModel;
+  waiting: number;
+  readonly lanes: Map<string, Lane>;
+}
+
 /** A model for one operation: what can serve it, by resource. */
 interface Lane {
-  readonly model: CatalogModel;
+  readonly state: ModelState;
   readonly offers: ReadonlyMap<Resource, Offer>;
   /** Undefined where all are 1. */
   readonly weights: ReadonlyMap<Resource, number> | undefined;
@@ -117,11 +125,10 @@ export class Pool implements LedgerWatcher {
   readonly #clock: Clock;
   readonly #settings: QueueSettings;
   #catalog: Catalog;
-  #lanes = new Map<CatalogModel, Map<string, Lane>>();
+  #models = new Map<string, ModelState>();
   #groups = new Map<string, Group>();
   #views = new Map<Resource, View>();
   #numbers = new Map<Resource, number>();
-  readonly #waitingOf = new Map<string, number>();
   #waiting = 0;
   /** All who wait: in the order of arrival, and so of their deadlines. */
   readonly #deadlines = new ArrivalList<Waiter>();
@@ -147,7 +154,7 @@ export class Pool implements LedgerWatcher {
 
   /** Requests that wait for `model`. */
   waitingFor(model: string): number {
-    return this.#waitingOf.get(model) ?? 0;
+    return this.#models.get(model)?.waiting ?? 0;
   }
 
   /** A place at the end of the order of arrival. */
@@ -179,7 +186,8 @@ export class Pool implements LedgerWatcher {
     if (resource !== undefined)
       return Promise.resolve(this.#grant(lane, resource, request.inputTokens, ticket));
     if (ticket.deadlineAt <= this.#clock.now()) throw this.#timedOut(ticket);
-    if (lane.group.hopes === 0 && this.#settings.offlineGraceMs === 0) throw unavailable(lane.model.key);
+    if (lane.group.hopes === 0 && this.#settings.offlineGraceMs === 0)
+      throw unavailable(lane.state.model.key);
     if (this.#waiting >= this.#settings.maxWaiting && !ticket.admitted) {
       throw new EdgeError("queue_full", `${this.#waiting} requests wait already, the most that may`);
     }
@@ -197,7 +205,7 @@ export class Pool implements LedgerWatcher {
       group.grace?.cancel();
       waiters.push(...group.line.all());
     }
-    this.#lanes = new Map();
+    this.#models = new Map();
     this.#groups = new Map();
     this.#views = new Map();
     this.#numbers = new Map();
@@ -209,10 +217,12 @@ export class Pool implements LedgerWatcher {
       if (!takeOut(waiter)) continue;
       try {
         waiter.lane = this.#lane(waiter.request.model, waiter.request.operation);
+        waiter.lane.state.waiting++;
         waiter.demand = demandOf(waiter.request, waiter.lane.group);
         waiter.standing = waiter.lane.group.line.add(waiter);
         moved.add(waiter.lane.group);
       } catch (error) {
+        // Its old lane's count goes with the lane.
         this.#leave(waiter);
         waiter.reject(EdgeError.is(error) ? error : unavailable(waiter.request.model));
       }
@@ -271,32 +281,38 @@ export class Pool implements LedgerWatcher {
   // -------------------------------------------------------------------------------------------
 
   #lane(key: string, operation: string): Lane {
-    const model = this.#catalog.model(key);
-    if (model === undefined)
-      throw new EdgeError("unknown_model", `no model is named ${JSON.stringify(key.slice(0, 256))}`);
-    let lanes = this.#lanes.get(model);
-    if (lanes === undefined) this.#lanes.set(model, (lanes = new Map()));
-    let lane = lanes.get(operation);
-    if (lane !== undefined) return lane;
-    const offers = new Map<Resource, Offer>();
+    let state = this.#models.get(key);
+    if (state === undefined) {
+      const model = this.#catalog.model(key);
+      if (model === undefined)
+        throw new EdgeError("unknown_model", `no model is named ${JSON.stringify(key.slice(0, 256))}`);
+      state = { model, waiting: 0, lanes: new Map() };
+      this.#models.set(key, state);
+    }
+    return state.lanes.get(operation) ?? this.#newLane(state, operation);
+  }
+
+  #newLane(state: ModelState, operation: string): Lane {
+    const { model } = state;
+    const candidates = new Map<Resource, { readonly candidate: Candidate; readonly path: string }>();
     for (const candidate of model.candidates) {
       const { profile, resource } = candidate.provider;
       const path = operationPath(profile, operation);
-      if (path !== undefined && !offers.has(resource)) offers.set(resource, { candidate, path });
+      if (path !== undefined && !candidates.has(resource)) candidates.set(resource, { candidate, path });
     }
-    if (offers.size === 0) {
+    if (candidates.size === 0) {
       const name = JSON.stringify(model.key);
       throw new EdgeError("unsupported_operation", `no provider of model ${name} offers ${operation}`);
     }
+    const group = this.#group([...candidates.keys()]);
+    const offers = new Map<Resource, Offer>();
+    for (const [resource, offer] of candidates)
+      offers.set(resource, { ...offer, view: this.#view(resource) });
     const weights = new Map([...offers].map(([resource, { candidate }]) => [resource, candidate.weight]));
-    lane = {
-      model,
-      offers,
-      weights: [...weights.values()].some((weight) => weight !== 1) ? weights : undefined,
-      group: this.#group([...offers.keys()]),
-    };
+    const even = [...weights.values()].every((weight) => weight === 1);
+    const lane: Lane = { state, offers, weights: even ? undefined : weights, group };
     // Only operations that some profile names get here, so that callers cannot make this grow.
-    lanes.set(operation, lane);
+    state.lanes.set(operation, lane);
     return lane;
   }
 
@@ -318,16 +334,21 @@ export class Pool implements LedgerWatcher {
     };
     this.#groups.set(key, group);
     for (const resource of resources) {
-      let view = this.#views.get(resource);
-      if (view === undefined) {
-        view = { hope: isHope(resource), open: resource.hasRoom(0), groups: [] };
-        this.#views.set(resource, view);
-      }
+      const view = this.#view(resource);
       view.groups.push(group);
       if (view.hope) group.hopes++;
       if (view.open) group.open.add(resource);
     }
     return group;
+  }
+
+  #view(resource: Resource): View {
+    let view = this.#views.get(resource);
+    if (view === undefined) {
+      view = { hope: isHope(resource), open: resource.hasRoom(0), groups: [] };
+      this.#views.set(resource, view);
+    }
+    return view;
   }
 
   #number(resource: Resource): number {
@@ -362,12 +383,13 @@ export class Pool implements LedgerWatcher {
   #grant({ offers }: Lane, resource: Resource, inputTokens: number, ticket: Ticket): Grant {
     const offer = offers.get(resource);
     const lease = resource.acquire(inputTokens);
-    const view = this.#views.get(resource);
-    if (offer === undefined || lease === undefined || view === undefined)
+    if (offer === undefined || lease === undefined)
       throw new EdgeError("internal", "a place was granted that is none");
+    const { candidate, path, view } = offer;
     this.#see(resource, view);
     ticket.admitted = true;
-    return { ...offer, lease, position: ticket.position, waitedMs: this.#clock.now() - ticket.startedAt };
+    const { position, startedAt } = ticket;
+    return { candidate, path, lease, position, waitedMs: this.#clock.now() - startedAt };
   }
 
   #wait(lane: Lane, request: AdmissionRequest, ticket: Ticket): Promise<Grant> {
@@ -380,7 +402,7 @@ export class Pool implements LedgerWatcher {
       arrival: ticket.arrival,
       request,
       ticket,
-      since: this.#clock.now(),
+      since: ticket.admitted ? this.#clock.now() : ticket.startedAt,
       lane,
       standing: undefined,
       deadline: undefined,
@@ -392,7 +414,7 @@ export class Pool implements LedgerWatcher {
     waiter.deadline = this.#deadlines.insert(waiter);
     if (this.#deadlines.first === waiter.deadline) this.#watchDeadlines();
     this.#waiting++;
-    this.#waitingOf.set(request.model, this.waitingFor(request.model) + 1);
+    lane.state.waiting++;
     ticket.position ||= group.line.upTo(priority);
     ticket.admitted = true;
     signal?.addEventListener("abort", waiter.withdraw);
@@ -446,7 +468,7 @@ export class Pool implements LedgerWatcher {
   }
 
   /** Of one that has been taken out of its line. */
-  #leave({ request, deadline, withdraw }: Waiter): void {
+  #leave({ request, lane, deadline, withdraw }: Waiter): void {
     request.signal?.removeEventListener("abort", withdraw);
     if (deadline !== undefined) this.#deadlines.remove(deadline);
     this.#waiting--;
@@ -454,9 +476,7 @@ export class Pool implements LedgerWatcher {
       this.#deadline?.cancel();
       this.#deadline = undefined;
     }
-    const left = this.waitingFor(request.model) - 1;
-    if (left === 0) this.#waitingOf.delete(request.model);
-    else this.#waitingOf.set(request.model, left);
+    lane.state.waiting--;
   }
 }
 

@@ -99,11 +99,13 @@ export class ProviderResource implements Resource {
   #reason: string | undefined;
   #held: Hold | undefined;
   #reportedCapacity = Number.POSITIVE_INFINITY;
-  // The counts are the sizes of these sets, so a lease that is in neither changes nothing.
-  readonly #inFlight = new Set<Lease>();
-  readonly #long = new Set<Lease>();
-  readonly #quarantined = new Set<Lease>();
-  readonly #quarantinedLong = new Set<Lease>();
+  /** Of both, those that are long are counted again. */
+  inFlight = 0;
+  inFlightLong = 0;
+  quarantined = 0;
+  #quarantinedLong = 0;
+  /** Leases of an earlier epoch are void. */
+  #epoch = 0;
   readonly #clock: Clock;
   readonly #room: (resource: Resource) => void;
   #draining = false;
@@ -126,19 +128,7 @@ export class ProviderResource implements Resource {
   }
 
   get busy(): boolean {
-    return this.#inFlight.size > 0 || this.#quarantined.size > 0;
-  }
-
-  get inFlight(): number {
-    return this.#inFlight.size;
-  }
-
-  get inFlightLong(): number {
-    return this.#long.size;
-  }
-
-  get quarantined(): number {
-    return this.#quarantined.size;
+    return this.inFlight > 0 || this.quarantined > 0;
   }
 
   get saturated(): boolean {
@@ -146,16 +136,16 @@ export class ProviderResource implements Resource {
   }
 
   hasRoom(inputTokens: number): boolean {
-    if (this.#saturation !== undefined || this.#inFlight.size >= this.effectiveCapacity) return false;
-    return inputTokens < this.longThreshold || this.#long.size < this.effectiveLong;
+    if (this.#saturation !== undefined || this.inFlight >= this.effectiveCapacity) return false;
+    return inputTokens < this.longThreshold || this.inFlightLong < this.effectiveLong;
   }
 
   acquire(inputTokens: number): Lease | undefined {
     if (!this.hasRoom(inputTokens)) return undefined;
-    const lease = new ResourceLease(this);
-    this.#inFlight.add(lease);
-    if (inputTokens >= this.longThreshold) this.#long.add(lease);
-    return lease;
+    const long = inputTokens >= this.longThreshold;
+    this.inFlight++;
+    if (long) this.inFlightLong++;
+    return new ResourceLease(this, long, this.#epoch);
   }
 
   #saturate(): void {
@@ -167,42 +157,53 @@ export class ProviderResource implements Resource {
     this.#saturationMs = Math.min(LONGEST_SATURATION_MS, 2 * this.#saturationMs);
   }
 
-  release(lease: Lease): void {
-    if (this.#inFlight.delete(lease)) this.#long.delete(lease);
-    else if (this.#quarantined.delete(lease)) {
-      this.#quarantinedLong.delete(lease);
+  release(lease: ResourceLease): void {
+    if (!this.holds(lease)) return;
+    if (lease.state === "in_flight") this.#leave(lease);
+    else {
+      this.quarantined--;
+      if (lease.long) this.#quarantinedLong--;
       this.#recompute();
-    } else return;
+    }
+    lease.state = "returned";
     this.#unsaturate();
     this.#room(this);
   }
 
-  holds(lease: Lease): boolean {
-    return this.#inFlight.has(lease) || this.#quarantined.has(lease);
+  holds(lease: ResourceLease): boolean {
+    return lease.epoch === this.#epoch && lease.state !== "returned";
   }
 
   /** As `release`, for work that the Node refused: that says nothing of room. */
-  refuse(lease: Lease): void {
-    if (!this.#inFlight.delete(lease)) return;
-    this.#long.delete(lease);
+  refuse(lease: ResourceLease): void {
+    if (!this.holds(lease) || lease.state === "quarantined") return;
+    this.#leave(lease);
+    lease.state = "returned";
     this.#saturate();
     this.#room(this);
   }
 
-  quarantine(lease: Lease): void {
-    if (!this.#inFlight.delete(lease)) return;
-    this.#quarantined.add(lease);
-    if (this.#long.delete(lease)) this.#quarantinedLong.add(lease);
+  quarantine(lease: ResourceLease): void {
+    if (!this.holds(lease) || lease.state === "quarantined") return;
+    this.#leave(lease);
+    lease.state = "quarantined";
+    this.quarantined++;
+    if (lease.long) this.#quarantinedLong++;
     this.#recompute();
+  }
+
+  #leave({ long }: ResourceLease): void {
+    this.inFlight--;
+    if (long) this.inFlightLong--;
   }
 
   #recompute(): void {
     const serves = this.generation !== undefined && !this.#draining && this.health !== "offline";
     this.live = serves && this.#held === undefined;
     this.awaited = serves && this.#held?.pending === true;
-    const capacity = Math.min(this.configuredCapacity, this.#reportedCapacity) - this.#quarantined.size;
+    const capacity = Math.min(this.configuredCapacity, this.#reportedCapacity) - this.quarantined;
     this.effectiveCapacity = this.live ? Math.max(0, capacity) : 0;
-    const long = Math.min(this.configuredLong - this.#quarantinedLong.size, this.effectiveCapacity);
+    const long = Math.min(this.configuredLong - this.#quarantinedLong, this.effectiveCapacity);
     this.effectiveLong = Math.max(0, long);
   }
 
@@ -267,10 +268,11 @@ export class ProviderResource implements Resource {
 
   fence(generation: number): void {
     if (this.generation !== generation) return;
-    this.#inFlight.clear();
-    this.#long.clear();
-    this.#quarantined.clear();
-    this.#quarantinedLong.clear();
+    this.#epoch++;
+    this.inFlight = 0;
+    this.inFlightLong = 0;
+    this.quarantined = 0;
+    this.#quarantinedLong = 0;
     this.#unsaturate();
     this.#draining = false;
     this.generation = undefined;
@@ -283,10 +285,16 @@ export class ProviderResource implements Resource {
 }
 
 class ResourceLease implements Lease {
+  readonly long: boolean;
+  readonly epoch: number;
+  /** The resource's to change. */
+  state: "in_flight" | "quarantined" | "returned" = "in_flight";
   readonly #resource: ProviderResource;
 
-  constructor(resource: ProviderResource) {
+  constructor(resource: ProviderResource, long: boolean, epoch: number) {
     this.#resource = resource;
+    this.long = long;
+    this.epoch = epoch;
   }
 
   get held(): boolean {
