@@ -1,4 +1,4 @@
-import type { AdmissionRequest, Ticket } from "../../packages/edge-core/src/pool.ts";
+import type { AdmissionRequest, Ticket } from "../../packages/edge-core/src/admission.ts";
 import type { Lease, Resource } from "../../packages/edge-core/src/resource.ts";
 
 /**

@@ -2,7 +2,7 @@ import { ProviderHealth } from "@iop/wire";
 
 import { operationPath } from "../../packages/edge-core/src/catalog.ts";
 import { EdgeError } from "../../packages/edge-core/src/edge-error.ts";
-import type { Grant } from "../../packages/edge-core/src/pool.ts";
+import type { Grant } from "../../packages/edge-core/src/admission.ts";
 import type { Resource } from "../../packages/edge-core/src/resource.ts";
 import type { Shape } from "../../packages/edge-core/test/pool-world.ts";
 import { PoolWorld } from "../../packages/edge-core/test/pool-world.ts";

@@ -6,7 +6,7 @@ import { EdgeError } from "./edge-error.ts";
 import type { NodeRecord } from "./node-record.ts";
 import type { NodeStore } from "./node-store.ts";
 import { memoryNodeStore } from "./node-store.ts";
-import type { QueueSettings } from "./pool.ts";
+import type { QueueSettings } from "./admission.ts";
 import type { ProtocolProfile } from "./protocol-profile.ts";
 
 /** One way to serve a model. */

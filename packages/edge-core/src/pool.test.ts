@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import type { Asked, Shape } from "../test/pool-world.ts";
 import { PoolWorld } from "../test/pool-world.ts";
 import { EdgeError } from "./edge-error.ts";
-import type { QueueSettings } from "./pool.ts";
+import type { QueueSettings } from "./admission.ts";
 
 const ONE: Shape = { nodes: { n: { p: 1 } }, models: { m: ["n/p"] } };
 

@@ -4,7 +4,7 @@ import { ProviderHealth, ProviderStatusSchema } from "@iop/wire";
 
 import { Catalog } from "../src/catalog.ts";
 import { EdgeError } from "../src/edge-error.ts";
-import type { AdmissionRequest, Grant, QueueSettings, Ticket } from "../src/pool.ts";
+import type { AdmissionRequest, Grant, QueueSettings, Ticket } from "../src/admission.ts";
 import { Pool } from "../src/pool.ts";
 import { ResourceLedger } from "../src/resource-ledger.ts";
 import type { Resource } from "../src/resource.ts";
