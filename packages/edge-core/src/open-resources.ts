@@ -5,27 +5,27 @@ const COMPARED = 32;
 /** Of more, so many in turn. */
 const SAMPLED = 8;
 
-interface Place {
+interface Turn {
   readonly resource: Resource;
-  before: Place | undefined;
-  after: Place | undefined;
+  before: Turn | undefined;
+  after: Turn | undefined;
 }
 
 /** The resources of a group that have room: added and removed at the same cost however many there are. */
 export class OpenResources {
-  readonly #places = new Map<Resource, Place>();
+  readonly #turns = new Map<Resource, Turn>();
   /** That was chosen, or became open, the longest time ago. */
-  #first: Place | undefined;
-  #last: Place | undefined;
+  #first: Turn | undefined;
+  #last: Turn | undefined;
 
   get size(): number {
-    return this.#places.size;
+    return this.#turns.size;
   }
 
   add(resource: Resource): void {
-    if (this.#places.has(resource)) return;
-    const place: Place = { resource, before: undefined, after: undefined };
-    this.#places.set(resource, place);
+    if (this.#turns.has(resource)) return;
+    const place: Turn = { resource, before: undefined, after: undefined };
+    this.#turns.set(resource, place);
     this.#append(place);
   }
 
@@ -40,7 +40,7 @@ export class OpenResources {
    * move on with each call. A weight that is not given is 1.
    */
   leastLoaded(inputTokens: number, weights?: ReadonlyMap<Resource, number>): Resource | undefined {
-    let best: Place | undefined;
+    let best: Turn | undefined;
     let least = Number.POSITIVE_INFINITY;
     let compared = 0;
     let place = this.#first;
@@ -66,13 +66,13 @@ export class OpenResources {
   }
 
   #remove(resource: Resource): void {
-    const place = this.#places.get(resource);
+    const place = this.#turns.get(resource);
     if (place === undefined) return;
-    this.#places.delete(resource);
+    this.#turns.delete(resource);
     this.#unlink(place);
   }
 
-  #append(place: Place): void {
+  #append(place: Turn): void {
     place.before = this.#last;
     place.after = undefined;
     if (this.#last === undefined) this.#first = place;
@@ -80,7 +80,7 @@ export class OpenResources {
     this.#last = place;
   }
 
-  #unlink(place: Place): void {
+  #unlink(place: Turn): void {
     if (place.before === undefined) this.#first = place.after;
     else place.before.after = place.after;
     if (place.after === undefined) this.#last = place.before;
@@ -88,7 +88,7 @@ export class OpenResources {
   }
 
   /** Puts all up to and with `place` behind the others. */
-  #moveBack(place: Place): void {
+  #moveBack(place: Turn): void {
     const { after } = place;
     if (after === undefined || this.#first === undefined || this.#last === undefined) return;
     this.#last.after = this.#first;

@@ -1,9 +1,9 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 
+import type { Place } from "./arrival-list.ts";
 import type { Waiting } from "./waiting-line.ts";
-import type { Standing } from "./waiting-line.ts";
-import { WaitingLine, isBefore } from "./waiting-line.ts";
+import { WaitingLine } from "./waiting-line.ts";
 
 interface Guest extends Waiting {
   readonly name: string;
@@ -13,20 +13,25 @@ function guest(name: string, arrival: number, priority = 0, demand = 0): Guest {
   return { name, arrival, priority, demand };
 }
 
+/** Whether `a` is to be served before `b`. */
+function isBefore(a: Waiting, b: Waiting): boolean {
+  return a.priority !== b.priority ? a.priority > b.priority : a.arrival < b.arrival;
+}
+
 const everybody = (): boolean => true;
 
 /** A line whose guests are taken out by themselves. */
 class Row {
   readonly line = new WaitingLine<Guest>();
-  readonly #standings = new Map<Guest, Standing<Guest>>();
+  readonly #places = new Map<Guest, Place<Guest>>();
 
   add(one: Guest): void {
-    this.#standings.set(one, this.line.add(one));
+    this.#places.set(one, this.line.add(one));
   }
 
   remove(one: Guest): boolean {
-    const standing = this.#standings.get(one);
-    return standing !== undefined && this.line.remove(standing);
+    const place = this.#places.get(one);
+    return place !== undefined && this.line.remove(place);
   }
 
   next(fits: (one: Guest) => boolean = everybody): Guest | undefined {
@@ -76,6 +81,18 @@ describe("a line", () => {
     };
     expect(line.next(fits)?.name).toBe("normal");
     expect(asked).not.toContain("long too");
+  });
+
+  test("answers with the best of another line where nobody here comes before it", () => {
+    const row = new Row();
+    for (const one of [guest("first", 5), guest("second", 7)]) row.add(one);
+    const next = (best: Guest): string | undefined => row.line.next(everybody, best)?.name;
+    expect(next(guest("older", 4))).toBe("older");
+    expect(next(guest("younger", 6))).toBe("first");
+    expect(next(guest("lower", 1, -1))).toBe("first");
+    expect(next(guest("higher", 9, 1))).toBe("higher");
+    expect(row.line.next(() => false, guest("younger", 6))?.name).toBe("younger");
+    expect(new Row().line.next(everybody, guest("other", 1))?.name).toBe("other");
   });
 
   test("forgets who has left, once", () => {

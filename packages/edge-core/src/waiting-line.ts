@@ -12,18 +12,11 @@ export interface Waiting {
 }
 
 /** Those of one priority. */
-export interface Level<T extends Waiting> {
+interface Level<T extends Waiting> {
   readonly priority: number;
   count: number;
   /** By demand. */
   readonly lists: ArrivalList<T>[];
-}
-
-/** Where somebody stands in a line; the line's own. */
-export interface Standing<T extends Waiting> {
-  readonly place: Place<T>;
-  readonly list: ArrivalList<T>;
-  readonly level: Level<T>;
 }
 
 /**
@@ -50,38 +43,42 @@ export class WaitingLine<T extends Waiting> {
     return count;
   }
 
-  /** Puts `waiting` where its priority and arrival belong. */
-  add(waiting: T): Standing<T> {
+  /** Puts `waiting` where its priority and arrival belong; its demand is not to change before it is taken out. */
+  add(waiting: T): Place<T> {
     const level = this.#level(waiting.priority);
     while (level.lists.length <= waiting.demand) level.lists.push(new ArrivalList());
-    const list = level.lists[waiting.demand];
-    if (list === undefined) throw new RangeError(`demand ${waiting.demand} is not an integer from 0`);
+    const place = listOf(level, waiting).insert(waiting);
     this.#size++;
     level.count++;
-    return { place: list.insert(waiting), list, level };
+    return place;
   }
 
   /** Takes out who stands there; false where that has been done. */
-  remove({ place, list, level }: Standing<T>): boolean {
+  remove(place: Place<T>): boolean {
     if (place.left) return false;
-    list.remove(place);
+    const level = this.#level(place.item.priority);
+    listOf(level, place.item).remove(place);
     this.#size--;
     level.count--;
     if (level.count === 0) this.#levels.splice(this.#levels.indexOf(level), 1);
     return true;
   }
 
-  /** Who is to be served first of those that `fits`; whom it does not fit, it fits nobody who demands the same. */
-  next(fits: (waiting: T) => boolean): T | undefined {
-    for (const { lists } of this.#levels) {
-      let next: T | undefined;
+  /**
+   * Who is to be served first of those that `fits`, or `best` where nobody here comes before it. Whom it does not
+   * fit, it fits nobody who demands the same.
+   */
+  next(fits: (waiting: T) => boolean, best?: T): T | undefined {
+    for (const { priority, lists } of this.#levels) {
+      if (best !== undefined && best.priority > priority) return best;
+      let next = best?.priority === priority ? best : undefined;
       for (const { first } of lists) {
         if (first === undefined || (next !== undefined && next.arrival < first.item.arrival)) continue;
         if (fits(first.item)) next = first.item;
       }
       if (next !== undefined) return next;
     }
-    return undefined;
+    return best;
   }
 
   /** All of them, in no particular order; each may be taken out when it comes. */
@@ -109,7 +106,8 @@ export class WaitingLine<T extends Waiting> {
   }
 }
 
-/** Whether `a` is to be served before `b`. */
-export function isBefore(a: Waiting, b: Waiting): boolean {
-  return a.priority !== b.priority ? a.priority > b.priority : a.arrival < b.arrival;
+function listOf<T extends Waiting>({ lists }: Level<T>, { demand }: T): ArrivalList<T> {
+  const list = lists[demand];
+  if (list === undefined) throw new RangeError(`demand ${demand} is not a small whole number`);
+  return list;
 }
