@@ -5,7 +5,7 @@ export interface Row {
   readonly direct: string;
   readonly proxy: string;
   readonly iop: string;
-  /** IOP over the two-hop proxy. */
+  /** IOP over the two-hop proxy; where there is none, over the least of its kind. */
   readonly ratio: number;
   readonly goal: string;
   /** Undefined where there is no goal. */
