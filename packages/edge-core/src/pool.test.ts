@@ -235,6 +235,31 @@ describe("the deadline", () => {
     expect(late.state).toBe("queue_timeout");
   });
 
+  test("is each one's own: that of one who comes back is before those of all who came later", async () => {
+    const { clock, at } = world(ONE, { timeoutMs: 500 });
+    const first = at.ask("m");
+    await clock.advance(100);
+    const second = at.ask("m");
+    first.grant?.lease.refused();
+    // Full for as long as it takes.
+    for (let count = 0; count < 3; count++) at.ask("m", { priority: 9 });
+    const back = at.ask("m", {}, first.ticket);
+    await clock.advance(399);
+    expect(states([back, second])).toEqual(["waits", "waits"]);
+    await clock.advance(1);
+    expect(states([back, second])).toEqual(["queue_timeout", "waits"]);
+    await clock.advance(100);
+    expect(second.state).toBe("queue_timeout");
+  });
+
+  test("ends all who have the same at once", async () => {
+    const { clock, at } = world(ONE, { timeoutMs: 500 });
+    const asked = [at.ask("m"), at.ask("m"), at.ask("m"), at.ask("m")];
+    await clock.advance(500);
+    expect(states(asked)).toEqual(["n/p", "queue_timeout", "queue_timeout", "queue_timeout"]);
+    expect([at.pool.waiting, clock.pending]).toEqual([0, 0]);
+  });
+
   test("of 0: nobody waits", async () => {
     const { at } = world(ONE, { timeoutMs: 0 });
     const [first, second] = [at.ask("m"), at.ask("m")];
@@ -422,6 +447,26 @@ describe("another configuration", () => {
     at.ledger.hold("n", generation, "p", { reason: "no", pending: false });
     await clock.settle();
     expect(next.state).toBe("unavailable");
+  });
+
+  test("leaves alone who withdraws while it is applied, or right after", async () => {
+    const { clock, at } = world();
+    const holder = at.ask("m");
+    const aborts = [new AbortController(), new AbortController()];
+    const asked = aborts.map(({ signal }) => at.ask("m", { signal }));
+    await holder.settled;
+    at.reload(ONE, () => aborts[0]?.abort());
+    aborts[1]?.abort();
+    await clock.settle();
+    expect(states(asked)).toEqual(["cancelled", "cancelled"]);
+    const gone = new AbortController();
+    const given = at.ask("m", { signal: gone.signal });
+    at.reload({ ...ONE, models: {} });
+    gone.abort();
+    await clock.settle();
+    expect(given.state).toBe("unknown_model");
+    holder.release();
+    expect([at.pool.waiting, at.resource("n/p").inFlight, clock.pending]).toEqual([0, 0, 0]);
   });
 
   test("without a live provider for those who wait ends them", async () => {
