@@ -1,32 +1,22 @@
 import { ProviderHealth } from "@iop/wire";
 
-import { operationPath } from "../../packages/edge-core/src/catalog.ts";
 import { EdgeError } from "../../packages/edge-core/src/edge-error.ts";
 import type { Grant } from "../../packages/edge-core/src/admission.ts";
 import type { Resource } from "../../packages/edge-core/src/resource.ts";
 import type { Shape } from "../../packages/edge-core/test/pool-world.ts";
 import { PoolWorld } from "../../packages/edge-core/test/pool-world.ts";
+import { passedOver } from "./grant-order.ts";
 import type { Job } from "./job.ts";
-import { isEarlier } from "./job.ts";
 import type { Given } from "./ledger-audit.ts";
 import { LedgerAudit, nameOf } from "./ledger-audit.ts";
 import { Random } from "./random.ts";
-import { INPUT_TOKENS, MODELS, anyShape, changed } from "./shapes.ts";
+import { INPUT_TOKENS, MODELS, OPERATION, anyShape, changed, offersOf } from "./shapes.ts";
 import { SimulatedClock } from "./simulated-clock.ts";
+import type { Tally } from "./trace.ts";
+import { Trace } from "./trace.ts";
 
-const OPERATION = "chat_completions";
 /** Promise jobs from a grant to its dispatcher's turn, and some. */
 const TURNS = 12;
-/** Operations that are told with a failure. */
-const TRACE = 60;
-
-/** What must hold does not. */
-export class SimulationFailure extends Error {
-  override readonly name = "SimulationFailure";
-}
-
-/** What happened, for a look at whether a simulation reaches what it should. */
-export type Tally = Readonly<Record<string, number>>;
 
 /**
  * Requests, nodes and configurations that do what they like, to a pool and its ledger, against what must hold
@@ -36,12 +26,11 @@ export class PoolSimulation {
   readonly #random: Random;
   readonly #clock = new SimulatedClock();
   readonly #world: PoolWorld;
-  readonly #audit = new LedgerAudit((what) => this.#fail(what));
+  readonly #trace: Trace = new Trace();
+  readonly #audit = new LedgerAudit((what) => this.#trace.fail(what));
   readonly #maxWaiting: number;
   readonly #timeoutMs: number;
   readonly #graceMs: number;
-  readonly #trace: string[] = [];
-  readonly #tally = new Map<string, number>();
   #shape: Shape;
   /** Counts configurations: a request that one of them has moved is another matter for the order. */
   #configuration = 0;
@@ -75,7 +64,7 @@ export class PoolSimulation {
   async run(steps: number): Promise<Tally> {
     this.#world.online(...Object.keys(this.#shape.nodes));
     for (let step = 0; step < steps; step++) {
-      const waited = this.#asking();
+      const waited = this.#in("asking");
       const configuration = this.#configuration;
       for (let more = 1 + (this.#random.once(3) ? 1 + this.#random.below(2) : 0); more > 0; more--) {
         this.#anything();
@@ -86,7 +75,7 @@ export class PoolSimulation {
       this.#checkWaiting();
     }
     await this.#end();
-    return Object.fromEntries(this.#tally);
+    return this.#trace.tally;
   }
 
   // -------------------------------------------------------------------------------------------
@@ -129,7 +118,7 @@ export class PoolSimulation {
       attempts: 0,
     };
     const { model, priority, inputTokens } = job.request;
-    this.#did(`submit ${job.name}: ${model}, priority ${priority}, ${inputTokens} tokens`);
+    this.#trace.did(`submit ${job.name}: ${model}, priority ${priority}, ${inputTokens} tokens`);
     this.#jobs.push(job);
     this.#ask(job);
   }
@@ -137,7 +126,7 @@ export class PoolSimulation {
   #terminal(): void {
     const job = this.#random.one(this.#in("running", "leaving", "lingering"));
     if (job?.lease === undefined) return;
-    this.#did(`terminal ${job.name}`);
+    this.#trace.did(`terminal ${job.name}`);
     this.#audit.release(job.lease);
     this.#over(job, job.stage === "running" ? "completed" : "cancelled");
   }
@@ -145,7 +134,7 @@ export class PoolSimulation {
   #cancel(): void {
     const job = this.#random.one(this.#jobs);
     if (job === undefined) return;
-    this.#did(`cancel ${job.name}, ${job.stage}`);
+    this.#trace.did(`cancel ${job.name}, ${job.stage}`);
     job.abort.abort();
     if (job.stage === "running") job.stage = "leaving";
   }
@@ -153,7 +142,7 @@ export class PoolSimulation {
   #refuse(): void {
     const job = this.#random.one(this.#in("running"));
     if (job?.lease === undefined) return;
-    this.#did(`refuse ${job.name}`);
+    this.#trace.did(`refuse ${job.name}`);
     this.#audit.refuse(job.lease);
     this.#ask(job);
   }
@@ -161,7 +150,7 @@ export class PoolSimulation {
   #quarantine(): void {
     const job = this.#random.one(this.#in("leaving"));
     if (job?.lease === undefined) return;
-    this.#did(`quarantine ${job.name}`);
+    this.#trace.did(`quarantine ${job.name}`);
     this.#audit.quarantine(job.lease);
     job.stage = "lingering";
   }
@@ -171,13 +160,13 @@ export class PoolSimulation {
     const job = this.#random.one(this.#late);
     if (job?.lease === undefined) return;
     const how = this.#random.one(["release", "refused", "quarantine"] as const) ?? "release";
-    this.#did(`late ${how} ${job.name}`);
+    this.#trace.did(`late ${how} ${job.name}`);
     job.lease[how]();
   }
 
   #pass(): void {
     const ms = this.#random.one([1, 10, 100, 1_000, this.#graceMs, this.#timeoutMs]) ?? 1;
-    this.#did(`${ms} ms pass`);
+    this.#trace.did(`${ms} ms pass`);
     this.#clock.advance(ms);
   }
 
@@ -187,14 +176,14 @@ export class PoolSimulation {
     const { OK, DEGRADED, OFFLINE } = ProviderHealth;
     const health = this.#random.one([OK, OK, DEGRADED, OFFLINE]) ?? OK;
     const capacity = this.#random.below(4);
-    this.#did(`report ${nameOf(resource)}: health ${health}, capacity ${capacity}`);
+    this.#trace.did(`report ${nameOf(resource)}: health ${health}, capacity ${capacity}`);
     this.#world.report(nameOf(resource), health, capacity);
   }
 
   #disconnect(): void {
     const node = this.#random.one(this.#online());
     if (node === undefined) return;
-    this.#did(`disconnect ${node}`);
+    this.#trace.did(`disconnect ${node}`);
     this.#lose(node);
     this.#world.offline(node);
   }
@@ -204,7 +193,7 @@ export class PoolSimulation {
     const offline = nodes.filter((each) => this.#world.generation(each) === undefined);
     const node = this.#random.one(offline.length > 0 ? offline : nodes);
     if (node === undefined) return;
-    this.#did(`connect ${node}`);
+    this.#trace.did(`connect ${node}`);
     this.#lose(node);
     this.#world.online(node);
   }
@@ -212,7 +201,7 @@ export class PoolSimulation {
   #drain(): void {
     const node = this.#random.one(this.#online());
     if (node === undefined) return;
-    this.#did(`drain ${node}`);
+    this.#trace.did(`drain ${node}`);
     this.#world.drain(node);
   }
 
@@ -221,7 +210,7 @@ export class PoolSimulation {
     const generation = resource && this.#world.generation(resource.node);
     if (resource === undefined || generation === undefined) return;
     const what = this.#random.below(4);
-    this.#did(`hold ${nameOf(resource)} ${what}`);
+    this.#trace.did(`hold ${nameOf(resource)} ${what}`);
     if (what > 1) this.#world.ledger.accept(resource.node, generation, resource.provider);
     else
       this.#world.ledger.hold(resource.node, generation, resource.provider, {
@@ -234,7 +223,7 @@ export class PoolSimulation {
     const before = this.#shape;
     this.#shape = changed(this.#random, before);
     this.#configuration++;
-    this.#did(`reload ${JSON.stringify(this.#shape)}`);
+    this.#trace.did(`reload ${JSON.stringify(this.#shape)}`);
     this.#world.reload(this.#shape, () => {
       this.#look();
       for (const node of this.#online()) if (this.#shape.nodes[node] === undefined) this.#world.drain(node);
@@ -267,13 +256,14 @@ export class PoolSimulation {
   }
 
   #granted(job: Job, { candidate, lease }: Grant): void {
-    if (job.stage !== "asking") this.#fail(`${job.name} is ${job.stage} and was granted a place`);
+    if (job.stage !== "asking") this.#trace.fail(`${job.name} is ${job.stage} and was granted a place`);
     const { resource } = candidate.provider;
     let mine: Given | undefined;
     for (const given of this.#untaken) if (given.lease === lease) mine = given;
-    if (mine === undefined) this.#fail(`${job.name} was granted a place that is another's`);
+    if (mine === undefined) this.#trace.fail(`${job.name} was granted a place that is another's`);
     this.#untaken.delete(mine);
-    if (mine.resource !== resource) this.#fail(`${job.name} was granted a place elsewhere than it was told`);
+    if (mine.resource !== resource)
+      this.#trace.fail(`${job.name} was granted a place elsewhere than it was told`);
     this.#takers.set(mine, job);
     job.lease = lease;
     job.resource = resource;
@@ -281,18 +271,19 @@ export class PoolSimulation {
       this.#audit.release(lease);
       this.#over(job, "cancelled");
     } else if (!lease.held || !resource.live) {
-      this.#count("lost before it was sent");
+      this.#trace.count("lost before it was sent");
       this.#audit.release(lease);
       this.#ask(job);
     } else job.stage = "running";
   }
 
   #over(job: Job, outcome: string): void {
-    if (job.outcome !== undefined) this.#fail(`${job.name} ended as ${job.outcome} and again as ${outcome}`);
+    if (job.outcome !== undefined)
+      this.#trace.fail(`${job.name} ended as ${job.outcome} and again as ${outcome}`);
     job.stage = "over";
     job.outcome = outcome;
-    this.#count(outcome);
-    if (job.attempts > 1) this.#count("came back");
+    this.#trace.count(outcome);
+    if (job.attempts > 1) this.#trace.count("came back");
     this.#jobs = this.#jobs.filter((each) => each !== job);
     if (job.lease === undefined) return;
     this.#late.push(job);
@@ -325,55 +316,48 @@ export class PoolSimulation {
 
   /** Of those who waited all along, nobody was passed over by one who comes after it. */
   #checkOrder(given: readonly Given[], waited: readonly Job[], configuration: number): void {
-    for (const each of this.#untaken) this.#fail(`a place of ${nameOf(each.resource)} was given to nobody`);
+    for (const each of this.#untaken)
+      this.#trace.fail(`a place of ${nameOf(each.resource)} was given to nobody`);
     if (configuration === this.#configuration) {
-      const later = new Map<Job, number>();
-      for (const [index, each] of given.entries()) {
-        const taker = this.#takers.get(each);
-        if (taker !== undefined && !later.has(taker)) later.set(taker, index);
-      }
-      for (const [index, each] of given.entries()) {
-        const taker = this.#takers.get(each);
-        if (taker === undefined) continue;
-        for (const job of waited) {
-          if (job === taker || !isEarlier(job, taker) || !this.#serves(each.resource, job)) continue;
-          const still = job.stage === "asking" && job.outcome === undefined && !later.has(job);
-          if (!still && (later.get(job) ?? -1) <= index) continue;
-          if (each.room[INPUT_TOKENS.indexOf(job.request.inputTokens)] === true)
-            this.#fail(`${taker.name} was granted ${nameOf(each.resource)} before ${job.name}`);
-        }
-      }
+      const wrong = passedOver({
+        given,
+        takers: this.#takers,
+        waited,
+        serves: (resource, { request }) => this.#offers.get(request.model)?.has(resource) === true,
+      });
+      if (wrong !== undefined) this.#trace.fail(wrong);
     }
     this.#takers.clear();
   }
 
   #checkWaiting(): void {
-    const asking = this.#asking();
+    const asking = this.#in("asking");
     const { pool } = this.#world;
-    if (pool.waiting !== asking.length) this.#fail(`${pool.waiting} wait; ${asking.length} do`);
+    if (pool.waiting !== asking.length) this.#trace.fail(`${pool.waiting} wait; ${asking.length} do`);
     for (const model of MODELS) {
       const count = asking.filter(({ request }) => request.model === model).length;
       if (pool.waitingFor(model) !== count)
-        this.#fail(`${pool.waitingFor(model)} wait for ${model}; ${count} do`);
+        this.#trace.fail(`${pool.waitingFor(model)} wait for ${model}; ${count} do`);
     }
     if (asking.filter(({ attempts }) => attempts === 1).length > this.#maxWaiting)
-      this.#fail(`more wait than may`);
+      this.#trace.fail(`more wait than may`);
     for (const job of asking) {
-      if (job.abort.signal.aborted) this.#fail(`${job.name} is withdrawn and waits`);
-      if (job.ticket.deadlineAt <= this.#clock.now()) this.#fail(`${job.name} waits beyond its deadline`);
+      if (job.abort.signal.aborted) this.#trace.fail(`${job.name} is withdrawn and waits`);
+      if (job.ticket.deadlineAt <= this.#clock.now())
+        this.#trace.fail(`${job.name} waits beyond its deadline`);
       const offers = [...(this.#offers.get(job.request.model) ?? [])];
       for (const resource of offers)
         if (resource.hasRoom(job.request.inputTokens))
-          this.#fail(`${job.name} waits while ${nameOf(resource)} has room`);
+          this.#trace.fail(`${job.name} waits while ${nameOf(resource)} has room`);
       if (this.#graceMs === 0 && !offers.some(({ live, awaited }) => live || awaited))
-        this.#fail(`${job.name} waits for nobody`);
+        this.#trace.fail(`${job.name} waits for nobody`);
     }
-    this.#count("steps");
-    if (asking.length > 0) this.#count("steps with waiters");
+    this.#trace.count("steps");
+    if (asking.length > 0) this.#trace.count("steps with waiters");
   }
 
   async #end(): Promise<void> {
-    this.#did("the end");
+    this.#trace.did("the end");
     this.#world.pool.close(new EdgeError("draining", "the end"));
     await this.#settle();
     for (const node of this.#online()) {
@@ -382,18 +366,14 @@ export class PoolSimulation {
     }
     await this.#settle();
     this.#audit.compare();
-    if (this.#jobs.length > 0) this.#fail(`${this.#jobs.length} never ended`);
-    if (this.#world.pool.waiting > 0) this.#fail("somebody still waits");
-    if (this.#audit.out > 0) this.#fail(`${this.#audit.out} places are out`);
+    if (this.#jobs.length > 0) this.#trace.fail(`${this.#jobs.length} never ended`);
+    if (this.#world.pool.waiting > 0) this.#trace.fail("somebody still waits");
+    if (this.#audit.out > 0) this.#trace.fail(`${this.#audit.out} places are out`);
     this.#clock.advance(5_000);
-    if (this.#clock.pending > 0) this.#fail(`${this.#clock.pending} timers are left`);
+    if (this.#clock.pending > 0) this.#trace.fail(`${this.#clock.pending} timers are left`);
   }
 
   // -------------------------------------------------------------------------------------------
-
-  #asking(): Job[] {
-    return this.#in("asking");
-  }
 
   #in(...stages: readonly Job["stage"][]): Job[] {
     return this.#jobs.filter(({ stage }) => stages.includes(stage));
@@ -407,35 +387,9 @@ export class PoolSimulation {
     return this.#world.catalog.nodes.flatMap(({ providers }) => providers.map(({ resource }) => resource));
   }
 
-  #serves(resource: Resource, { request }: Job): boolean {
-    return this.#offers.get(request.model)?.has(resource) === true;
-  }
-
   /** Takes in the configuration that holds now. */
   #look(): void {
     for (const resource of this.#resources()) this.#audit.watch(resource);
-    this.#offers = new Map(
-      this.#world.catalog.models.map(({ key, candidates }) => [
-        key,
-        new Set(
-          candidates
-            .filter(({ provider }) => operationPath(provider.profile, OPERATION) !== undefined)
-            .map(({ provider }) => provider.resource),
-        ),
-      ]),
-    );
-  }
-
-  #count(what: string): void {
-    this.#tally.set(what, (this.#tally.get(what) ?? 0) + 1);
-  }
-
-  #did(what: string): void {
-    this.#trace.push(what);
-    if (this.#trace.length > TRACE) this.#trace.shift();
-  }
-
-  #fail(what: string): never {
-    throw new SimulationFailure(`${what}; the last of what happened:\n  ${this.#trace.join("\n  ")}`);
+    this.#offers = offersOf(this.#world.catalog);
   }
 }

@@ -1,5 +1,11 @@
+import type { Catalog } from "../../packages/edge-core/src/catalog.ts";
+import { operationPath } from "../../packages/edge-core/src/catalog.ts";
+import type { Resource } from "../../packages/edge-core/src/resource.ts";
 import type { ProviderShape, Shape } from "../../packages/edge-core/test/pool-world.ts";
 import type { Random } from "./random.ts";
+
+/** What every request asks for. */
+export const OPERATION = "chat_completions";
 
 /** Lengths of inputs that are asked for; the thresholds lie between them. */
 export const INPUT_TOKENS: readonly number[] = [0, 50, 500, 5_000];
@@ -53,5 +59,19 @@ function anyModels(random: Random, nodes: Shape["nodes"]): Shape["models"] {
         model,
         random.some(all).map((name) => (random.once(4) ? `${name}*${1 + random.below(4)}` : name)),
       ]),
+  );
+}
+
+/** By model, the resources that can serve it. */
+export function offersOf({ models }: Catalog): Map<string, ReadonlySet<Resource>> {
+  return new Map(
+    models.map(({ key, candidates }) => [
+      key,
+      new Set(
+        candidates
+          .filter(({ provider }) => operationPath(provider.profile, OPERATION) !== undefined)
+          .map(({ provider }) => provider.resource),
+      ),
+    ]),
   );
 }
